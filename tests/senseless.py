@@ -1,5 +1,6 @@
 """Calls with one senseless argument each: refused by one of the library's own errors, or accepted as the table says."""
 
+import re
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -45,11 +46,12 @@ class Call:
 
     Attributes:
         function: What is called; where it needs an object, `make` makes one, whose method of this name it is.
-        given: Its arguments, or a function that makes them anew.
+        given: Its arguments, or a function that makes them again.
         accepts: By an argument's name, the senseless values that it may be.
         make: See `function`.
         use: Called with what comes out, such as an iterator.
         theirs: Arguments that are handed on to somebody else, whose errors come out.
+        called: By an argument's name, a regular expression of what messages call it, where that is not `name`.
     """
 
     function: Callable[..., Any] | str
@@ -58,6 +60,7 @@ class Call:
     make: Callable[[], Any] | None = None
     use: Callable[[Any], Any] = lambda result: result
     theirs: tuple[str, ...] = ()
+    called: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -98,8 +101,8 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def wrongs(call: Call) -> list[str]:
-    """Return what is wrong with the call's answers to senseless arguments."""
+def wrongs(call: Call, *, named: bool = False) -> list[str]:
+    """Return what is wrong with the call's answers to senseless arguments; `named`: they must name the argument."""
     call()
     names = call.names()
     found: list[str] = []
@@ -114,6 +117,8 @@ def wrongs(call: Call) -> list[str]:
                     found.append(f"{what}: refused with {error}")
                 elif len(str(error)) > 1500:
                     found.append(f"{what}: {len(str(error))} letters of message")
+                elif named and not re.search(call.called.get(name, f"`{name}`"), str(error)):
+                    found.append(f"{what}: not named in {error}")
             except Exception as error:
                 found.append(f"{what}: {type(error).__name__}: {str(error)[:150]}")
             else:

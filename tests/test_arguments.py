@@ -150,33 +150,33 @@ class TestConfigurations:
 
 
 @takes(count=whole(), name=text)
-def told(count: int, *rest: object, name: str = "it", **more: object) -> tuple[object, ...]:
+def reported(count: int, *rest: object, name: str = "it", **more: object) -> tuple[object, ...]:
     """Say what came."""
     return (count, *rest, name, more)
 
 
 class TestFunctions:
     def test_what_is_given_is_handed_on(self):
-        assert told(np.int64(2), "a", "b", name=np.str_("n"), other=3) == (2, "a", "b", "n", {"other": 3})
-        assert told(count=2) == (2, "it", {})
-        assert told(1, 2, 3) == (1, 2, 3, "it", {})
+        assert reported(np.int64(2), "a", "b", name=np.str_("n"), other=3) == (2, "a", "b", "n", {"other": 3})
+        assert reported(count=2) == (2, "it", {})
+        assert reported(1, 2, 3) == (1, 2, 3, "it", {})
 
     def test_it_is_the_same_function_to_a_reader(self):
-        assert (told.__name__, told.__doc__) == ("told", "Say what came.")
+        assert (reported.__name__, reported.__doc__) == ("reported", "Say what came.")
 
     def test_what_breaks_a_rule(self):
         with pytest.raises(ConfigError, match=r"^`count` must be a whole number, but got 'x'$"):
-            told("x")
+            reported("x")
         with pytest.raises(ConfigError, match=r"^`name` must be a string, but got 3$"):
-            told(1, name=3)
+            reported(1, name=3)
 
     def test_calls_that_are_wrong_in_form_are_pythons_to_refuse(self):
         with pytest.raises(TypeError, match="missing 1 required positional argument: 'count'"):
-            told()
+            reported()
 
     def test_a_rule_for_no_argument_is_a_mistake(self):
         with pytest.raises(AssertionError, match="has no arguments"):
-            takes(other=flag)(told)
+            takes(other=flag)(reported)
 
 
 def test_it_needs_numpy_alone():

@@ -57,9 +57,9 @@ class TestWithoutTheCore:
     def test_the_error_says_how_to_build_it(self, module):
         source = Path(replaylab.__file__).parents[2]
         rule = "build it, with CMake and a C++ compiler: python -m pip install "
-        told = self.said(module)
-        assert told.startswith("replaylab.errors.MissingCoreError: replaylab's compiled core cannot be imported (")
-        assert told.partition(rule)[2] == f'"{source}"'
+        reported = self.said(module)
+        assert reported.startswith("replaylab.errors.MissingCoreError: replaylab's compiled core cannot be imported (")
+        assert reported.partition(rule)[2] == f'"{source}"'
         assert (source / "pyproject.toml").is_file()
 
     def test_away_from_the_source_it_names_the_package(self, tmp_path):
@@ -99,7 +99,7 @@ class TestPublicNames:
 def test_the_face_of_the_design():
     assert {"Batch", "Field", "ReplayBuffer"} <= set(replaylab.__all__)
     samplers = {"Combined", "Online", "Prioritized", "Sampler", "SlidingWindow", "Uniform"}
-    schedules = {"Constant", "Exponential", "Linear", "Schedule"}
+    schedules = {"Constant", "Exponential", "Linear", "Schedule", "Schedules"}
     assert samplers | schedules | {"Batch", "Field", "ReplayBuffer"} <= set(replaylab.replay.__all__)
 
 

@@ -5,11 +5,12 @@ import pytest
 
 from replaylab.claims import ReplicationOutcome, combined_capacity
 from replaylab.claims.combined_capacity import GRID_WORLD, SAID
-from replaylab.study import Study, catalog
-from replaylab.study.execution.worker.preflight import check_population
-from replaylab.study.plan.populations import plan
+from replaylab.study import InProcess, Study, catalog
+from replaylab.study.execution.worker.preflight import check_chunk
+from replaylab.study.plan.chunks import plan
 from replaylab.study.spec.run_settings import EvaluationTable
-from replaylab.study.spec.study_file import Budget, Spec
+from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.study_tables import Budget
 from tests.claims.test_minatar import made_up
 
 
@@ -19,24 +20,26 @@ def small(tmp_path, **changes):
     return Study(spec.model_copy(update=few | changes), tmp_path)
 
 
-def grid_world(folder, harm=20.0, mended=True):
-    """Return `grid-world` where a wrong capacity costs a return of `harm`, unless combined replay mends it."""
+def grid_world(folder, harm=20.0, fixed=True):
+    """Return `grid-world` where a wrong capacity costs a return of `harm`, unless combined replay fixes it."""
 
-    def rows(population):
-        capacity = population.learner_part.options["capacity"]
-        worst = {"table": 100_000, "linear": 100_000, "network": 1_000}[population.learner.split(".")[0]]
+    def rows(chunk):
+        capacity = chunk.learner_part.options["capacity"]
+        worst = {"table": 100_000, "linear": 100_000, "network": 1_000}[chunk.learner.split(".")[0]]
         worse = capacity == 100_000 or (worst == 1_000 and capacity == 100)
-        lost = harm if worse and not (mended and population.strategy == "combined") else 0.0
-        for seed in population.seeds:
-            noise = np.random.default_rng([seed, capacity, len(population.strategy)]).normal()
+        lost = harm if worse and not (fixed and chunk.strategy == "combined") else 0.0
+        for seed in chunk.seeds:
+            noise = np.random.default_rng([seed, capacity, len(chunk.strategy)]).normal()
             yield from ((seed, episode, "rollout/ep_rew", noise - 30.0 - lost) for episode in (1, 250, 500))
             yield seed, 500, "eval/mean_reward", -16.0
 
     return made_up("grid-world", folder, rows)
 
 
+@pytest.mark.filterwarnings("ignore::replaylab.learners.training.budget.BudgetWarning")  # nothing is learned
 def test_every_contrast_of_the_studies_is_a_finding_and_what_is_there_is_only_read(tmp_path):
     grid, study = grid_world(tmp_path / "grid"), small(tmp_path / "capacity")
+    assert study.run(executor=InProcess()).complete
     findings = list(combined_capacity.measure(grid, study))
     names = [f"{name}: difference in rollout/ep_rew" for name in GRID_WORLD]
     names += [f"{name}: difference in score" for name in SAID]
@@ -50,12 +53,12 @@ def test_every_contrast_of_the_studies_is_a_finding_and_what_is_there_is_only_re
     assert {file: file.stat().st_mtime_ns for file in runs} == before
 
 
-@pytest.mark.parametrize("mended", [True, False])
-def test_the_grid_world_says_what_its_rows_say(tmp_path, mended):
-    found = combined_capacity.contrast_findings(grid_world(tmp_path, mended=mended), GRID_WORLD)
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_grid_world_says_what_its_rows_say(tmp_path, fixed):
+    found = combined_capacity.contrast_findings(grid_world(tmp_path, fixed=fixed), GRID_WORLD)
     verdicts = {one.what.removesuffix(": difference in rollout/ep_rew"): one.verdict for one in found}
     for name, verdict in verdicts.items():
-        holds = mended or name.endswith((": large buffer", ": small buffer"))
+        holds = fixed or name.endswith((": large buffer", ": small buffer"))
         assert verdict is (ReplicationOutcome.REPRODUCED if holds else ReplicationOutcome.NOT_REPRODUCED), name
 
 
@@ -63,5 +66,5 @@ def test_the_grid_worlds_study_can_be_trained():
     spec = Spec.from_toml(catalog.find("grid-world"))
     kinds = {(p.learner.split(".")[0], p.strategy): p for p in plan(spec)}
     assert len(kinds) == 9
-    for population in kinds.values():
-        check_population(population)
+    for chunk in kinds.values():
+        check_chunk(chunk)

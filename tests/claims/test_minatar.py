@@ -9,9 +9,9 @@ from replaylab.claims.minatar.components import SAID
 from replaylab.claims.study_findings import only_for
 from replaylab.replay import Field, NStep, Queue, ReplayBuffer
 from replaylab.study import Study, catalog
-from replaylab.study.execution.worker.preflight import check_population
-from replaylab.study.plan.populations import plan
-from replaylab.study.results.store import write_population
+from replaylab.study.execution.worker.preflight import check_chunk
+from replaylab.study.plan.chunks import plan
+from replaylab.study.results.store import write_chunk
 from replaylab.study.spec.study_file import Spec
 
 REPRODUCED, NOT_REPRODUCED, CONTESTED = ReplicationOutcome
@@ -20,13 +20,13 @@ PARTS = {"3 steps": "uniform-3", "prioritized": "prioritized_as_published"}
 
 
 def made_up(name, folder, rows_of):
-    """Return a shipped study with the rows (seed, step, metric, value) that a function makes of each population."""
+    """Return a shipped study with the rows (seed, step, metric, value) that a function makes of each chunk."""
     study = Study(Spec.from_toml(catalog.find(name)), folder)
     study._there.write_records()
-    for population in study.populations:
-        columns = zip(*rows_of(population), strict=True)
+    for chunk in study.chunks:
+        columns = zip(*rows_of(chunk), strict=True)
         named = dict(zip(("seed", "step", "metric", "value"), map(np.array, columns), strict=True))
-        write_population(study.file_of(population), population, named, {"python": "3"})
+        write_chunk(study.file_of(chunk), chunk, named, {"python": "3"})
     return study
 
 
@@ -34,11 +34,11 @@ def with_scores(folder, gains, scatter=0.01):
     """Return `minatar` where a strategy in a game has a score of .5, and what `gains` adds to it."""
     spec = Spec.from_toml(catalog.find("minatar"))
 
-    def rows(population):
-        scale = spec.scores[population.environment]
-        gain = gains.get((population.environment, population.strategy), 0.0)
-        for seed in population.seeds:
-            rng = np.random.default_rng([seed, len(population.strategy)])
+    def rows(chunk):
+        scale = spec.scores[chunk.environment]
+        gain = gains.get((chunk.environment, chunk.strategy), 0.0)
+        for seed in chunk.seeds:
+            rng = np.random.default_rng([seed, len(chunk.strategy)])
             score = 0.5 + gain + scatter * rng.normal()
             value = scale.low + score * (scale.high - scale.low)
             yield from ((seed, step, "eval/mean_reward", value) for step in (100_000, 200_000))
@@ -52,9 +52,9 @@ def with_returns(folder, last):
     With Adam it is 1 less.
     """
 
-    def rows(population):
-        mean = last if population.strategy == "uniform-rmsprop" else last - 1.0
-        for seed in population.seeds:
+    def rows(chunk):
+        mean = last if chunk.strategy == "uniform-rmsprop" else last - 1.0
+        for seed in chunk.seeds:
             returns = [0.0] * 50 + [mean - 1.0, mean + 1.0] * 50
             yield from ((seed, 10 * at, "rollout/ep_rew", value + seed / 100) for at, value in enumerate(returns, 1))
 
@@ -115,10 +115,10 @@ def test_the_published_curve_is_held_against_the_last_hundred_episodes(tmp_path,
 def test_the_first_million_is_held_against_the_mean_of_its_episodes(tmp_path, share, expected):
     """Of a seed three episodes, whose mean is the share of what was published, some percents more or less by seed."""
 
-    def rows(population):
-        game = population.environment.removeprefix("replaylab/MinAtar-").removesuffix("-v1")
+    def rows(chunk):
+        game = chunk.environment.removeprefix("replaylab/MinAtar-").removesuffix("-v1")
         mean = share * first_million.PUBLISHED[game]
-        for seed in population.seeds:
+        for seed in chunk.seeds:
             returns = mean * (1.0 + (seed - 4.5) / 100.0) * np.array([0.0, 1.0, 2.0])
             yield from ((seed, 10 * at, "rollout/ep_rew", value) for at, value in enumerate(returns, 1))
             yield seed, 30, "eval/mean_reward", 1e6
@@ -132,9 +132,9 @@ def test_the_first_million_is_held_against_the_mean_of_its_episodes(tmp_path, sh
 
 
 @pytest.mark.parametrize("name", ["minatar", "minatar-published", "minatar-million"])
-def test_every_population_of_the_studies_can_be_trained(name):
-    for population in plan(Spec.from_toml(catalog.find(name))):
-        check_population(population)
+def test_every_chunk_of_the_studies_can_be_trained(name):
+    for chunk in plan(Spec.from_toml(catalog.find(name))):
+        check_chunk(chunk)
 
 
 @pytest.mark.parametrize(("name", "back"), [("none", 4), ("none-3", 8)])
@@ -158,11 +158,11 @@ def test_without_replay_each_step_is_learned_from_once_with_its_whole_return(nam
 def test_verdicts_hang_on_nothing_else_in_the_folder_and_it_stays_the_whole_studys(tmp_path):
     study = with_scores(tmp_path, {}, scatter=0.1)
     whole = list(components.measure(study))
-    (other,) = (one for one in study.populations if one.strategy == "lap" and "Freeway" in one.environment)
+    (other,) = (one for one in study.chunks if one.strategy == "lap" and "Freeway" in one.environment)
     study.file_of(other).unlink()
     assert list(components.measure(study)) == whole
     left = Study.from_folder(tmp_path)
-    assert (left.spec, len(left.present)) == (study.spec, len(study.populations) - 1)
+    assert (left.spec, len(left.present)) == (study.spec, len(study.chunks) - 1)
 
 
 def test_of_a_study_that_is_not_there_whole_only_what_the_claim_needs_is_run(tmp_path):
@@ -170,6 +170,6 @@ def test_of_a_study_that_is_not_there_whole_only_what_the_claim_needs_is_run(tmp
     needed = only_for(study, SAID)
     assert set(needed.spec.strategies) == {"uniform", *PARTS.values()}
     assert [one.name for one in needed.spec.contrasts] == list(SAID)
-    assert len(needed.populations) == 9
-    assert {p.id for p in needed.populations} < {p.id for p in study.populations}
+    assert len(needed.chunks) == 9
+    assert {p.id for p in needed.chunks} < {p.id for p in study.chunks}
     assert Spec.from_table(needed.spec.model_dump(mode="json")) == needed.spec

@@ -44,19 +44,19 @@ def test_command_prints_and_writes(monkeypatch, tmp_path, capsys):
     printed = capsys.readouterr().out
     for wanted in ("9. Nine: nine is nine", "Source: arithmetic", line(YES), line(NO), "verdict: not reproduced"):
         assert wanted in printed
-    (told,) = json.loads(file.read_text(encoding="utf-8"))
-    assert (told["number"], told["verdict"]) == (9, "not reproduced")
-    assert told["findings"][0]["ours"] == 1.25
-    assert told["findings"][1]["verdict"] == "not reproduced"
+    (reported,) = json.loads(file.read_text(encoding="utf-8"))
+    assert (reported["number"], reported["verdict"]) == (9, "not reproduced")
+    assert reported["findings"][0]["ours"] == 1.25
+    assert reported["findings"][1]["verdict"] == "not reproduced"
 
 
-def test_all_claims_are_kept_and_told_in_a_table(monkeypatch, tmp_path, capsys):
+def test_all_claims_are_kept_and_reported_in_a_table(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    counted, told = [], [YES, NO]
+    counted, reported = [], [YES, NO]
 
     def measure():
         counted.append(1)
-        yield from told
+        yield from reported
 
     claims = {9: Claim(9, "Nine", "nine", "arithmetic", 0.1, measure), 10: Claim(10, "Ten", "ten", "a|b", 0.1, measure)}
     monkeypatch.setattr(catalog, "CLAIMS", claims)
@@ -85,8 +85,8 @@ def test_studies_of_claims_lie_beside_their_figures(tmp_path):
     claim = Claim(
         9, "Nine", "nine", "arithmetic", 0.1, lambda *studies: given.extend(studies) or iter([YES]), ("quick",)
     )
-    (told,) = reporting.rerun([claim], lambda _: None, tmp_path)
-    assert told["verdict"] == "reproduced"
+    (reported,) = reporting.rerun([claim], lambda _: None, tmp_path)
+    assert reported["verdict"] == "reproduced"
     assert [study.folder for study in given] == [tmp_path / reporting.code_digest() / "quick"]
 
 

@@ -6,7 +6,7 @@ import torch
 
 from replaylab.claims import ReplicationOutcome
 from replaylab.claims.network_gradients import Gradients
-from replaylab.claims.unbiased import SAMPLERS, drawn, error, huber, law_and_weights, measure, pal, squared
+from replaylab.claims.unbiased import SAMPLERS, distribution_and_weights, drawn, error, huber, measure, pal, squared
 from replaylab.replay import LAP, Prioritized
 
 N = 96
@@ -48,25 +48,25 @@ def test_td_errors_lie_on_both_sides_of_one(gradients):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_full_weights_undo_the_law_exactly(name, gradients):
-    law, weights = law_and_weights(gradients, SAMPLERS[name], 0)
-    assert law.sum() == pytest.approx(1.0, abs=1e-12)
-    np.testing.assert_allclose(law * weights * N, 1.0, rtol=1e-6)
+def test_full_weights_undo_the_distribution_exactly(name, gradients):
+    distribution, weights = distribution_and_weights(gradients, SAMPLERS[name], 0)
+    assert distribution.sum() == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(distribution * weights * N, 1.0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_smaller_weights_do_not(beta, gradients):
-    law, weights = law_and_weights(gradients, Prioritized(beta=beta, normalize="none"), 0)
+    distribution, weights = distribution_and_weights(gradients, Prioritized(beta=beta, normalize="none"), 0)
     uniform = gradients.of(squared, np.full(N, 1.0 / N))
-    assert error(gradients.of(squared, law * weights), uniform) > 1e-2
+    assert error(gradients.of(squared, distribution * weights), uniform) > 1e-2
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.4, 1.0])
 def test_lap_with_huber_is_pal(alpha, gradients):
-    law, weights = law_and_weights(gradients, LAP(alpha), 0)
+    distribution, weights = distribution_and_weights(gradients, LAP(alpha), 0)
     assert (weights == 1.0).all()
     even = np.full(N, 1.0 / N)
-    lap = gradients.of(huber, law)
+    lap = gradients.of(huber, distribution)
     assert error(lap, gradients.of(lambda d: pal(d, alpha), even)) < 1e-6
     assert error(lap, gradients.of(huber, even)) > 1e-2  # without PAL's loss they differ
 

@@ -1,5 +1,7 @@
 """The command line: help, exit codes, and what is printed where."""
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,10 +36,14 @@ type = "none"
 """
 
 
+TABULAR = TINY.replace("CartPole-v1", "FrozenLake-v1").replace('dqn"\nhidden = [8]', 'q_learning"').replace("dqn", "q")
+"""Its worker processes do not import PyTorch, which takes longer than the training."""
+
+
 @pytest.fixture
 def tiny(tmp_path):
     file = tmp_path / "tiny.toml"
-    file.write_text(TINY.format(more=""))
+    file.write_text(TABULAR.format(more=""))
     return file
 
 
@@ -49,6 +55,7 @@ def tiny(tmp_path):
         (["study", "run"], "replaylab study run quick"),
         (["study", "report"], "replaylab study report results/quick"),
         (["study", "list"], "replaylab study list"),
+        (["study", "show"], "replaylab study show quick"),
         (["claims"], "replaylab claims 1 6 --json claims.json"),
         (["watch"], "replaylab watch runs/mine"),
         (["train"], "replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000"),
@@ -62,7 +69,7 @@ def test_every_help_has_an_example(command, example, capsys, monkeypatch):
     assert f"Example: {example}" in capsys.readouterr().out
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_reported(capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"replaylab {replaylab.__version__}\n"
     with pytest.raises(SystemExit):
@@ -70,7 +77,7 @@ def test_the_version_is_told(capsys):
     assert "--version prints the version" in capsys.readouterr().out
 
 
-def test_the_version_is_told_without_the_lab_extra():
+def test_the_version_is_reported_without_the_lab_extra():
     code = "import sys; sys.modules['tyro'] = None; from replaylab.commands.main import main; sys.exit(main())"
     made = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True)
     assert (made.returncode, made.stdout) == (0, f"replaylab {replaylab.__version__}\n")
@@ -90,26 +97,26 @@ def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
     printed = capfd.readouterr()
     lines = printed.out.splitlines()
     assert lines[0] == "4 runs to do, 800 environment steps, 2 workers."
-    assert sum(line.startswith("finished CartPole-v1 · dqn · ") for line in lines) == 2
+    assert sum(line.startswith("finished FrozenLake-v1 · q · ") for line in lines) == 2
     assert lines[-1] == f"report: {out / 'report.html'}"
-    assert [lines[-2]] == Study.from_folder(out).answers()
-    assert len(lines) == len(set(lines)) == 6
+    assert lines[-3:-1] == Study.from_folder(out).answers()
+    assert len(lines) == len(set(lines)) == 7
     assert printed.err == ""
 
     assert cli.main(["study", "run", str(tiny), "--out", str(out), "--no-report"]) == 0
     assert capfd.readouterr().out == f"0 runs in 0 s, 4 were there already: {out}\n"
 
     assert cli.main(["study", "report", str(out)]) == 0
-    told = capfd.readouterr().out.splitlines()
-    assert told[-1] == f"report: {out / 'report.html'}"
-    assert told[:-1] == Study.from_folder(out).answers()
+    reported = capfd.readouterr().out.splitlines()
+    assert reported[-1] == f"report: {out / 'report.html'}"
+    assert reported[:-1] == Study.from_folder(out).answers()
 
 
 def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd):
     out = tmp_path / "out"
     assert cli.main(["study", "run", str(tiny), "--out", str(out), "--workers", "1", "--dry-run"]) == 0
     printed = capfd.readouterr()
-    assert "0 runs are there already; 4 to do in 2 populations, 800 steps\n" in printed.out
+    assert "0 runs are there already; 4 to do in 2 chunks, 800 steps\n" in printed.out
     assert "\nexpected time: " in printed.out
     assert "\nexpected disk: " in printed.out
     assert printed.err == ""
@@ -119,7 +126,7 @@ def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd):
 def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
     file = tmp_path / "tiny.toml"
     file.write_text(TINY.format(more=', "tests.study.failing:Fails-v0"'))
-    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 1
+    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]) == 1
     printed = capfd.readouterr()
     assert printed.err.count("Traceback (most recent call last)") >= 2
     assert "RuntimeError: it broke" in printed.err
@@ -127,12 +134,12 @@ def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
     assert "report: " in printed.out
 
 
-def test_an_environment_that_is_not_there_is_told_before_anything_is_trained(tmp_path, capfd):
+def test_an_environment_that_is_not_there_is_reported_before_anything_is_trained(tmp_path, capfd):
     file = tmp_path / "tiny.toml"
-    file.write_text(TINY.format(more=', "NoSuch-v0"'))
+    file.write_text(TABULAR.format(more=', "NoSuch-v0"'))
     assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 2
     printed = capfd.readouterr()
-    assert "NoSuch-v0 · dqn · uniform · 2 seeds from 0 cannot be run: `env_id` must name" in printed.err
+    assert "NoSuch-v0 · q · uniform · 2 seeds from 0 cannot be run: `env_id` must name" in printed.err
     assert "Traceback" not in printed.err
     assert printed.out == ""
 
@@ -147,8 +154,9 @@ def test_an_environment_that_is_not_there_is_told_before_anything_is_trained(tmp
         ),
         (
             ["train", "--strategy", "prioritised"],
-            "replaylab: train: `--strategy.type` must be one of anti_prioritized, blocks, combined, dispersed, "
-            "geometric, greedy, laber, lap, mixture, online, oracle, permuted, prioritized, queue, rank_based, "
+            "replaylab: train: `--strategy.type` must be one of anti_prioritized, blocks, by_steps_to_end, "
+            "combined, dispersed, episode_ends, geometric, greedy, laber, lap, mixture, online, oracle, permuted, "
+            "prioritized, queue, rank_based, "
             "recency, relo, reverse_sweep, shuffled_epochs, sliding_window, sticky, tape, uniform, none, refreshed, "
             "but got 'prioritised'; did you mean "
             "`prioritized`?\n",
@@ -176,18 +184,32 @@ def test_wrong_input_is_one_message_and_exit_code_2(command, message, capsys):
 
 def test_list_names_the_shipped_studies(capsys):
     assert cli.main(["study", "list"]) == 0
-    assert "quick: Which replay strategy learns CartPole best?\n" in capsys.readouterr().out.splitlines(keepends=True)
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0].split() == ["name", "question", "environments", "runs", "time", "here"]
+    assert re.search(r"^quick +Which replay +CartPole-v1 +40 +about \d+ min", printed, re.MULTILINE)
+
+
+def test_show_names_strategies_contrasts_and_files(capsys):
+    assert cli.main(["study", "show", "taxi"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("taxi: Does replay speed up Q-learning on Taxi")
+    assert "\nbudget: 90 runs of 1,000 episodes, 30 seeds each\n" in printed
+    assert "\n  replay (uniform replay): uniform, " in printed
+    assert "\n  early learning: uniform replay vs no replay" in printed
+    assert re.search(r"^file: .*studies/taxi.toml$", printed, re.MULTILINE)
 
 
 def test_train_prints_evaluations_and_writes_rows(tmp_path, capsys):
     file = tmp_path / "rows.parquet"
     command = "train --strategy prioritized --strategy-options alpha=0.7 --learner-options hidden=[8]"
-    command += f" learning_starts=100 --seeds 2 --first-seed 5 --steps 400 --eval-every 200 --out {file}"
+    command += (
+        f" learning_starts=100 max_grad_norm=none --seeds 2 --first-seed 5 --steps 400 --eval-every 200 --out {file}"
+    )
     assert cli.main(command.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "CartPole-v1 · dqn · prioritized · 2 seeds from 5, 400 steps each"
     assert [line.split(" steps")[0].strip() for line in lines[1:3]] == ["200", "400"]
-    assert lines[3].startswith("final level ")
+    assert lines[3].startswith("final return ")
     assert lines[3].endswith("interquartile mean over 2 seeds with its 95 % interval")
     assert lines[5] == f"rows: {file}"
     table = pq.read_table(file)
@@ -196,9 +218,8 @@ def test_train_prints_evaluations_and_writes_rows(tmp_path, capsys):
 
 
 def test_the_module_runs_as_a_command():
-    made = subprocess.run([sys.executable, "-m", "replaylab", "study", "list"], capture_output=True, text=True)
-    assert made.returncode == 0
-    assert "\nquick: " in made.stdout
+    made = subprocess.run([sys.executable, "-m", "replaylab", "--version"], capture_output=True, text=True)
+    assert (made.returncode, made.stdout) == (0, f"replaylab {replaylab.__version__}\n")
 
 
 def test_importing_the_command_line_is_light():
@@ -222,16 +243,29 @@ def test_a_missing_lab_extra_names_the_install_command(missing):
     assert made.stderr.count("\n") == 1
 
 
-def test_ctrl_c_ends_the_workers_and_exits_with_130(tiny, tmp_path):
+@pytest.mark.parametrize(
+    ("sent", "word", "code"), [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
+)
+def test_ctrl_c_and_sigterm_end_the_workers(sent, word, code, tiny, tmp_path):
     tiny.write_text(tiny.read_text().replace("steps = 200", "steps = 100_000_000"))
     command = [sys.executable, "-m", "replaylab", "study", "run", str(tiny), "--out", str(tmp_path / "out")]
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     assert run.stdout.readline().startswith("4 runs to do")
-    run.send_signal(signal.SIGINT)
+    run.send_signal(sent)
     _, err = run.communicate(timeout=60)
-    assert err == "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n"
-    assert run.returncode == 130
+    assert err == f"replaylab: {word}; the same command continues, from what was finished and the last checkpoints.\n"
+    assert run.returncode == code
+
+
+def test_sigterm_in_a_fork_ends_only_the_fork():
+    with cli._Sigterm() as sigterm:
+        child = os.fork()
+        if child == 0:
+            signal.raise_signal(signal.SIGTERM)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        assert not sigterm.received
 
 
 def test_train_saves_and_goes_on(tmp_path, capsys):
@@ -249,7 +283,7 @@ def test_train_saves_and_goes_on(tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
     (tmp_path / "run" / "run.json").unlink()
     assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 2
-    assert "run holds no checkpoint to go on from: there is no run.json in it" in capsys.readouterr().err
+    assert "run holds no checkpoint to continue from: there is no run.json in it" in capsys.readouterr().err
 
 
 def test_what_is_there_is_not_overwritten(tmp_path, capsys):
@@ -258,7 +292,7 @@ def test_what_is_there_is_not_overwritten(tmp_path, capsys):
     assert cli.main([*options, "--save", str(run)]) == 0
     saved = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     assert cli.main([*options, "--strategy", "prioritized", "--save", str(run)]) == 2
-    assert f"--save must be a folder without a run, but {run} holds one; go on with it" in capsys.readouterr().err
+    assert f"--save must be a folder without a run, but {run} holds one; continue with it" in capsys.readouterr().err
     mine.write_text("precious")
     assert cli.main([*options, "--out", str(mine)]) == 2
     assert "--out must be a new file, or one of Parquet to replace, but" in capsys.readouterr().err
@@ -281,7 +315,7 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "agents-0.npz",
         "agents-1.npz",
-        "population.json",
+        "chunk.json",
         "saving.json",
     ]
     assert cli.main([*options, "--save", str(tmp_path / "other"), "--save-every", "50"]) == 2

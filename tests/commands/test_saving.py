@@ -1,4 +1,4 @@
-"""Where ``replaylab train`` saves: nothing is replaced by mistake, and runs go on being saved as often."""
+"""Where ``replaylab train`` saves: nothing is replaced by mistake, and runs continue being saved as often."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_places_that_would_replace_each_other_are_refused(tmp_path, capsys):
     assert cli.main([*SHORT, "--steps", "50", "--save", one, "--out", one]) == 2
     assert "must be two places" in capsys.readouterr().err
     assert not Path(one).exists()
-    for name in ("population.json", "agents-0.npz"):
+    for name in ("chunk.json", "agents-0.npz"):
         assert cli.main([*SHORT, "--steps", "50", "--save", one, "--out", f"{one}/{name}"]) == 2
         assert "must not be named as what is saved" in capsys.readouterr().err
     assert cli.main([*SHORT, "--steps", "50", "--save", one, "--out", f"{one}/rows.parquet"]) == 0

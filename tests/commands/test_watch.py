@@ -35,8 +35,8 @@ def cartpole(tmp_path_factory):
 def watch(capsys, *options):
     capsys.readouterr()
     code = cli.main(["watch", *map(str, options)])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    reported = capsys.readouterr()
+    return code, reported.out, reported.err
 
 
 def test_both_are_written_into_the_folder(dots, capsys):
@@ -106,7 +106,7 @@ def test_without_a_checkpoint(tmp_path, capsys):
 
 def test_what_is_no_run(tmp_path, capsys):
     code, _, err = watch(capsys, tmp_path)
-    assert (code, "holds no run: there is no population.json in it" in err) == (2, True)
+    assert (code, "holds no run: there is no chunk.json in it" in err) == (2, True)
     (tmp_path / "study.json").write_text(json.dumps({}))
     code, _, err = watch(capsys, tmp_path)
     assert (code, "holds a study's results, whose report has the sheets" in err) == (2, True)

@@ -26,7 +26,7 @@ CHANGES = [
     ("seeds = 2", "seeds = [9223372036854775808]"),
     ("seeds = 2", "seeds = 2.0"),
     ("seeds = 2", "seeds = 1979-05-27"),
-    ("seeds = 2", "seeds = 2\npopulation = 0"),
+    ("seeds = 2", "seeds = 2\nchunk = 0"),
     ("seeds = 2", "seeds = 2\nbaseline = 3"),
     ("steps = 200", "steps = -1"),
     ("steps = 200", "steps = nan"),
@@ -124,10 +124,10 @@ CALLS = [
 def refused(arguments, capsys) -> str:
     """Run a command that must be refused, and return what it says."""
     assert cli.main(arguments) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("replaylab: ")
-    assert "Traceback" not in told
-    return told
+    reported = capsys.readouterr().err
+    assert reported.startswith("replaylab: ")
+    assert "Traceback" not in reported
+    return reported
 
 
 @pytest.mark.parametrize("kind", TOML)
@@ -142,7 +142,7 @@ def test_a_study_with_a_wrong_value_is_a_sentence(here, there, tmp_path, capsys,
     monkeypatch.chdir(tmp_path)
     assert here in TINY
     Path("study.toml").write_text(TINY.replace(here, there).replace("{more}", ""))
-    refused(["study", "run", "study.toml", "--workers", "1"], capsys)
+    refused(["study", "run", "study.toml", "--executor", "in-process"], capsys)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -155,23 +155,23 @@ def test_a_wrong_call_is_a_sentence(call, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\0", "[" * 100_000, '{"environment": 3}'])
 def test_a_damaged_run_to_go_on_from_is_a_sentence(text, tmp_path, capsys):
-    (tmp_path / "population.json").write_text(text)
-    assert "population.json is damaged: " in refused(["train", "--resume", str(tmp_path)], capsys)
+    (tmp_path / "chunk.json").write_text(text)
+    assert "chunk.json is damaged: " in refused(["train", "--resume", str(tmp_path)], capsys)
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (OSError(28, "No space left on device", "x.bin"), "x.bin: the system reports: No space left on device."),
         (MemoryError(), "this machine has too little memory for this."),
     ],
 )
-def test_what_the_system_refuses_is_a_sentence(error, told, capsys):
+def test_what_the_system_refuses_is_a_sentence(error, reported, capsys):
     def command():
         raise error
 
     assert _run(command) == 2
-    assert capsys.readouterr().err == f"replaylab: {told}\n"
+    assert capsys.readouterr().err == f"replaylab: {reported}\n"
 
 
 def test_a_bug_keeps_its_traceback():
@@ -205,16 +205,16 @@ def test_a_terminal_without_some_letters_is_no_error(tmp_path):
     [
         (["--save-every", "100"], "train: --save-every needs a folder; give --save, or leave it out"),
         (["--save-every", "0", "--save", "kept"], "train: --save-every must be at least 1, but got 0"),
-        (["--resume", "kept", "--steps", "3"], "train: --steps must be left out with --resume: the run goes on as it"),
+        (
+            ["--resume", "kept", "--steps", "3"],
+            "train: --steps must be left out with --resume: the run continues as it",
+        ),
         (["--resume", "kept", "--first-seed", "3"], "train: --first-seed must be left out with --resume"),
         (["--resume", "kept", "--strategy", "uniform"], "train: --strategy must be left out with --resume"),
         (["--resume", "kept", "--env", "CartPole-v1"], "train: --env must be left out with --resume"),
         (["--resume", "kept", "--first-seed", "0"], "train: --first-seed must be left out with --resume"),
         (["--resume", "kept", "--eval-episodes", "10"], "train: --eval-episodes must be left out with --resume"),
-        (
-            ["--learner-options", "gamma=0.9", "gamma=0.5"],
-            "--learner-options must give each name once, but got gamma 2",
-        ),
+        (["--learner-options", "gamma=0.9", "gamma=0.5"], "--learner-options must give each name once, but got gamma"),
         (["--strategy-options", "a=1", "a=1"], "--strategy-options must give each name once, but got a 2 times"),
         (["--env-options", "n=1", "n=2"], "--env-options must give each name once, but got n 2 times"),
         (["--transforms", "n_step:steps=2,steps=3"], "each name once, but got steps 2 times"),

@@ -14,8 +14,6 @@ def ray_here():
         from replaylab.distributed.ray_session import RaySession
 
         session = RaySession(cores=2, object_store_bytes=100 * 2**20)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("RAY_worker_niceness", "0")  # 15 otherwise: beside other work they would hardly run
-            session.open()
-            yield ray
-            session.close()
+        session.open()
+        yield ray
+        session.close()

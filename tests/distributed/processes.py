@@ -26,12 +26,12 @@ def descendants(of=None):
 
 
 def busy_workers(of=None):
-    """Return the Ray workers that perform a task, each with the population's label."""
+    """Return the Ray workers that perform a task, each with the chunk's label."""
     found = {pid: line for pid, line in descendants(of).items() if line.startswith("ray::") and " · " in line}
     return {pid: line.removeprefix("ray::").strip() for pid, line in found.items()}
 
 
 def training(of=None):
-    """Return the processes that train for Ray workers with a task, each with the population's label."""
+    """Return the processes that train for Ray workers with a task, each with the chunk's label."""
     busy = busy_workers(of).items()
     return {pid: label for worker, label in busy for pid, line in descendants(worker).items() if TRAINS in line}

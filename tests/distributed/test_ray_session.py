@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,41 +15,126 @@ import pytest
 
 from replaylab.commands import main as cli
 from replaylab.distributed import ray_session
-from replaylab.distributed.ray_session import RaySession
+from replaylab.distributed.ray_session import HeadWatch, RaySession
 from replaylab.distributed.studies import RayExecutor
-from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.errors import ConfigError, MissingExtraError, StorageError
+from tests.study.execution.test_study_run import wait_for
+
+
+def test_nobody_answers():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_port = silent.getsockname()[1]
+        began = time.monotonic()
+        for address in (f"127.0.0.1:{silent_port}", "127.0.0.1:1", "[::1]:1", "127.0.0.1:99999"):
+            assert not ray_session._answers(address, 0.2)
+        assert time.monotonic() - began < 5.0
+
+
+@pytest.mark.no_sanitizer
+def test_the_head_node_answers(ray_here):
+    assert ray_session._answers(ray_here.get_runtime_context().gcs_address, 5.0)
+
+
+def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch, caplog):
+    """By everything that waits for Ray, until the head node answers again."""
+    ray = pytest.importorskip("ray")
+    from replaylab.distributed.replay.shards.ray_transport import RayPending, RayTransport
+    from replaylab.distributed.training.ray_launcher import RayLauncher
+
+    alive = threading.Event()
+    monkeypatch.setattr(ray_session, "_answers", lambda *_: alive.is_set())
+    monkeypatch.setattr(ray_session, "SECONDS_WITHOUT_HEAD", 0.1)
+    monkeypatch.setattr(ray_session, "SECONDS_BETWEEN_CHECKS", 0.01)
+    monkeypatch.setattr(ray_session, "joined_address", lambda: "10.0.0.7:6379")
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(HeadWatch, "current", None)
+    HeadWatch.begin()
+    watch = HeadWatch.current
+    wait_for(lambda: watch.dead)
+    waiting = (
+        RayPending(None, 1.0, "shard 0").result,
+        lambda: RayTransport("run", None).newest(0, 0),
+        lambda: RayLauncher("run", 0.0, b"", None, None).ready([], 0.1),
+        lambda: RayExecutor().wait(None),
+    )
+    for call in waiting:
+        with pytest.raises(
+            StorageError, match=r"^The head node of the Ray cluster, 10\.0\.0\.7:6379, has not answered"
+        ):
+            call()
+    assert caplog.messages == ["the head node of the Ray cluster, 10.0.0.7:6379, does not answer"]
+    alive.set()
+    wait_for(lambda: not watch.dead)
+    monkeypatch.setattr(HeadWatch, "current", None)
+    watch.join(10)
+
+
+HEADLESS = """
+import os, signal, sys, time
+from replaylab import Field
+from replaylab.distributed.replay import RemoteReplay
+from replaylab.errors import StorageError
+from tests.distributed.processes import descendants
+
+with RemoteReplay(100, {"x": Field()}, shards=1, seed=0) as made:
+    made.add(x=1.0)
+    (head,) = [pid for pid, line in descendants().items() if "gcs_server" in line]
+    os.kill(head, signal.SIGKILL)
+    killed_at = time.monotonic()
+    try:
+        while time.monotonic() - killed_at < 60:
+            made.sample(1)
+    except StorageError as error:
+        print(time.monotonic() - killed_at, error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.no_sanitizer
+def test_a_killed_head_is_reported_within_15_seconds():
+    pytest.importorskip("ray")
+    ended = subprocess.run([sys.executable, "-c", HEADLESS], capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    seconds, _, reported = ended.stdout.partition(" ")
+    assert float(seconds) < 15
+    assert reported.startswith("The head node of the Ray cluster")
 
 
 @pytest.fixture
-def silent():
-    """The port of a server that takes connections and says nothing."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        yield server.getsockname()[1]
+def failing(monkeypatch):
+    """Options that `ray.init` was called with, which fails once it has set a handler of SIGTERM."""
+    ray = pytest.importorskip("ray")
+    received = {}
+
+    def init(*_, **options):
+        received.update(options)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        raise OSError("no room")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    return received
 
 
-def test_nobody_answers(silent, monkeypatch):
-    monkeypatch.setattr(ray_session, "SECONDS_TO_ANSWER", 0.2)
-    began = time.monotonic()
-    assert not ray_session._answers("127.0.0.1", silent)
-    assert not ray_session._answers("127.0.0.1", 1)
-    assert not ray_session._answers("127.0.0.1", 99_999)
-    assert time.monotonic() - began < 5.0
+@pytest.mark.parametrize(("niceness", "config"), [(None, {"worker_niceness": 0}), ("5", {})])
+def test_the_callers_handler_and_environment_have_precedence(failing, niceness, config, monkeypatch):
+    monkeypatch.delenv("RAY_worker_niceness", raising=False)
+    if niceness is not None:
+        monkeypatch.setenv("RAY_worker_niceness", niceness)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ConfigError, match="no room"):
+        RaySession().open()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert failing["_system_config"] == config
 
 
-def test_an_answer_of_something_else():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        told = []
-        client = threading.Thread(target=lambda: told.append(ray_session._answers(*server.getsockname())))
-        client.start()
-        connection, _ = server.accept()
-        connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
-        client.join()
-        connection.close()
-    assert told == [False]
+@pytest.mark.no_sanitizer
+def test_what_ray_prints_of_dead_nodes_is_not_printed(ray_here, capsys):
+    from ray._private.worker import print_to_stdstream
+
+    print_to_stdstream({"lines": ["node dead"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    assert "node dead" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("address", ["here", "10.0.0.1", "", ":", "host:port"])
@@ -75,15 +161,9 @@ def test_what_is_no_address(address):
 def test_another_cluster_than_the_one_that_is_joined(monkeypatch, asked, joined, same):
     """This machine is 192.0.2.3, and `head` is 10.0.0.7."""
     ray = pytest.importorskip("ray")
-    names = {"localhost": "127.0.0.1", "head": "10.0.0.7"}
-
-    def resolved(host, _):
-        number = names.get(host, host)
-        if number.strip("0123456789.:"):
-            raise socket.gaierror(host)
-        return [(0, 0, 0, "", (number, 0))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    names = {"localhost": {"127.0.0.1"}, "head": {"10.0.0.7"}, "unknown": set()}
+    monkeypatch.setattr(ray_session, "_numbers", lambda host: names.get(host, {host.strip("[]")}))
+    monkeypatch.setattr(HeadWatch, "begin", lambda: None)  # no such cluster exists
     monkeypatch.setattr(ray_session, "_is_here", lambda number: number in ("127.0.0.1", "::1", "192.0.2.3"))
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=joined))
@@ -110,15 +190,10 @@ def test_numbers_of_cores_and_gpus(wrong):
         RayExecutor(**wrong)
 
 
-@pytest.mark.parametrize("given", [None, "5"])
-def test_workers_of_ones_own_ray_do_not_stand_behind(given, monkeypatch):
-    name = "RAY_worker_niceness"
-    monkeypatch.delenv(name, raising=False)
-    if given is not None:
-        monkeypatch.setenv(name, given)
-    with ray_session._not_behind():
-        assert os.environ[name] == (given or "0")
-    assert os.environ.get(name) == given
+@pytest.mark.no_sanitizer
+def test_a_ray_of_its_own_is_on_the_loopback_address_with_the_priority_of_this_process(ray_here):
+    assert ray_here.get_runtime_context().gcs_address.startswith("127.0.0.1:")
+    assert ray_here.get(ray_here.remote(num_cpus=0)(lambda: os.nice(0)).remote()) == os.nice(0)
 
 
 def test_ray_is_not_installed(monkeypatch, capsys):
@@ -131,9 +206,11 @@ def test_ray_is_not_installed(monkeypatch, capsys):
 
 def test_versions_that_differ_are_one_line():
     error = RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1\n    Python: 3.12.0\n")
-    told = RaySession("a:1")._refusal(error)
-    assert told.startswith("The cluster at a:1 has other versions of Ray or Python than this process: Version mismatch")
-    assert "\n" not in told
+    reported = RaySession("a:1")._refusal(error)
+    assert reported.startswith(
+        "The cluster at a:1 has other versions of Ray or Python than this process: Version mismatch"
+    )
+    assert "\n" not in reported
 
 
 @pytest.mark.parametrize(
@@ -148,9 +225,9 @@ def test_versions_that_differ_are_one_line():
 )
 def test_options_of_the_command_line(options, sentence, capsys):
     assert cli.main(["study", "run", "quick", *options]) == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert sentence in reported
+    assert reported.count("\n") == 1
 
 
 def test_an_executor_that_there_is_not(capsys):

@@ -12,7 +12,7 @@ from replaylab.distributed.status import ReplayStatus
 SHARD = ShardFigures(0, 3, True, None, None, "abcdef012345", 50, 12.5, 80)
 
 
-def test_losses_that_nobody_here_knows_are_not_told_as_none():
+def test_losses_that_nobody_here_knows_are_not_reported_as_none():
     replay, shard = ReplayStatus("run", (SHARD,), (), None).lines()
     assert "epoch 3, 50 steps" in shard
     assert "lost" not in replay + shard
@@ -26,9 +26,9 @@ def test_the_file_is_json_before_the_first_step(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(ReplayStatus, "lines", lambda _: iter(["a line"]))
     monkeypatch.setattr("replaylab.distributed.cluster_status", lambda _: [found])
     assert ClusterCommand("status", json=tmp_path / "status.json")() == 0
-    (told,) = json.loads((tmp_path / "status.json").read_text(), parse_constant=int)
-    assert told["training"]["replay"] == {"samples_per_insert": None, "shards": [{"number": 0}]}
-    assert told["shards"][0]["total"] == 12.5
+    (reported,) = json.loads((tmp_path / "status.json").read_text(), parse_constant=int)
+    assert reported["training"]["replay"] == {"samples_per_insert": None, "shards": [{"number": 0}]}
+    assert reported["shards"][0]["total"] == 12.5
 
 
 def test_a_training_that_ends_meanwhile_is_none(ray_here, monkeypatch):
@@ -42,5 +42,5 @@ def test_a_training_that_ends_meanwhile_is_none(ray_here, monkeypatch):
     from replaylab.distributed.replay.shards.ray_transport import NAMESPACE
 
     ends = Ends.options(name="run/training", namespace=NAMESPACE).remote()
-    assert status._status("run", {"training": "run/training"}) == ReplayStatus("run", (), (), None)
+    assert status._status("run", {"training": (0, "run/training")}) == ReplayStatus("run", (), (), None)
     del ends

@@ -20,7 +20,7 @@ def command(line, folder):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def reported(tmp_path_factory):
     """The folder, and what each command printed."""
     folder = tmp_path_factory.mktemp("stranger")
     for name, text in FILES.items():
@@ -39,19 +39,19 @@ def test_the_page_has_what_it_promises():
     assert len(FILES["my_sampler.py"].splitlines()) <= 20
 
 
-def test_the_verdict_is_read(told):
-    folder, answers = told
-    assert "30 to do in 3 populations" in answers[COMMANDS[0]]
+def test_the_verdict_is_read(reported):
+    folder, answers = reported
+    assert "30 to do in 3 chunks" in answers[COMMANDS[0]]
     ran = answers[COMMANDS[1]]
     assert "30 runs in " in ran
-    verdict = next(line for line in ran.splitlines() if line.startswith("On CliffWalking-v1"))
-    assert re.search(r"surprising \(\+[\d,.]+\).* came out higher than uniform", verdict)
+    verdict = next(line for line in ran.splitlines() if line.startswith("Surprising vs uniform, final return"))
+    assert re.search(r"higher, \+[\d,.]+ ", verdict)
     assert "report: results/surprise/report.html" in ran
     assert "very_surprising" in (folder / "results/surprise/report.html").read_text()
 
 
-def test_changed_code_runs_anew_and_the_baseline_is_kept(told):
-    folder, _ = told
+def test_changed_code_runs_again_and_the_baseline_is_kept(reported):
+    folder, _ = reported
     file = folder / "my_sampler.py"
     file.write_text(file.read_text().replace("0.01) **", "0.02) **"))
     code = "from replaylab.study import Study; print(*(p.strategy for p in Study.from_toml('my_study.toml').present))"

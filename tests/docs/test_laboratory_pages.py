@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 
 from replaylab.commands import main as cli
-from replaylab.commands.train import described_population
 from replaylab.learners import QLearning
-from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.learners.metrics.registry import METRICS, REGISTRY
 from replaylab.replay import Uniform
-from replaylab.study.catalog import find, shipped
+from replaylab.study.catalog import find
 from replaylab.study.results.store import SCHEMA
 from replaylab.study.spec.components import LEARNERS, STRATEGIES
 from replaylab.study.spec.errors import MADE
-from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, MeasuresTable, Overrides, Spec, Watch
+from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
+from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.study_tables import Budget, Overrides, Watch
 from tests.docs.test_pages import DOCS, PAGES
 from tests.learners.calls import train
 
-STUDIES, TRAINING = ((DOCS / f"laboratory/{page}.md").read_text() for page in ("studies", "training"))
+STUDIES = (DOCS / "laboratory/studies.md").read_text()
 TEXTS = [page.read_text().replace("\\\n", " ") for page in [*PAGES, DOCS.parent / "README.md"]]
 COMMANDS = sorted({line for text in TEXTS for line in re.findall(r"^\$ replaylab (.*?)(?: {2,}#.*)?$", text, re.M)})
 
@@ -38,7 +39,7 @@ def test_commands_are_accepted(command, monkeypatch):
         if isinstance(self, cli.StudyRun) and not str(self.study).endswith(".toml"):
             find(self.study)
         if isinstance(self, cli.TrainCommand):
-            self._population(described_population)
+            self.chunk()
         return 0
 
     for kind in (
@@ -59,12 +60,8 @@ def test_there_are_commands_to_read():
     assert len(COMMANDS) >= 10
 
 
-def test_shipped_studies_are_listed():
-    assert rows_of(STUDIES, "## The studies that ship") == set(shipped())
-
-
 def test_learners_and_strategies_are_listed():
-    section = STUDIES.split("### Learners and strategies\n", 1)[1].split("\n#", 1)[0]
+    section = STUDIES.split("## Learners and strategies\n", 1)[1].split("\n#", 1)[0]
     assert set(LEARNERS) | set(STRATEGIES) <= set(re.findall(r"`(\w+)`", section))
 
 
@@ -77,17 +74,22 @@ def test_every_key_is_listed():
         "watch": Watch,
     }
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
-    keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"', 'equivalence."ID"'}
-    written_otherwise = {"learners", "strategies", "env_options", "scores", "equivalence", *MADE}
+    keys |= {
+        "learners.NAME",
+        "strategies.NAME",
+        'env_options."ID"',
+        'scores."ID"',
+        'equivalence."ID"',
+        'reference."ID"',
+    }
+    written_otherwise = {"learners", "strategies", "env_options", "scores", "equivalence", "reference", *MADE}
     keys |= set(Spec.model_fields) - set(tables) - written_otherwise
-    assert rows_of(STUDIES, "### Its keys") == keys
-    assert rows_of(STUDIES, "### What a strategy may do otherwise") - {"[strategies.NAME]"} == set(
-        Overrides.model_fields
-    )
+    assert rows_of(STUDIES, "## Keys") == keys
+    assert rows_of(STUDIES, "## Overrides of a strategy") - {"[strategies.NAME]"} == set(Overrides.model_fields)
 
 
 def test_columns_are_those_of_the_files():
-    section = STUDIES.split("### The rows\n", 1)[1]
+    section = STUDIES.split("## The rows\n", 1)[1]
     listed = dict(re.findall(r"^\| `(\w+)` \| \w+ \| (.*?) \|$", section, re.M))
     assert list(listed) == SCHEMA.names
     assert listed["step"] == SCHEMA.field("step").metadata[b"meaning"].decode()
@@ -95,11 +97,12 @@ def test_columns_are_those_of_the_files():
 
 def test_metrics_are_those_of_a_run():
     evaluations = {"eval_every": 50, "eval_episodes": 1, "held_out": 2, "value_error": True}
-    settings = {"total_steps": 100, "log_every": 50, "visits": True} | evaluations
+    settings = {"total_steps": 100, "log_every": 50, "visits": True, "trace_every": 1} | evaluations
     learner = QLearning(batch_size=4)
-    told = set()
-    metrics = train("FrozenLake-v1", learner, Uniform(), [0], **settings, on_metrics=lambda _, new: told.update(new))
-    listed = rows_of(TRAINING, "## The numbers")
-    assert listed == {REGISTRY[name].name for name in np.unique(metrics.columns["metric"])}
-    only_told = set(re.findall(r"`(\w+/\w+)`", TRAINING.rsplit("\n\n", 1)[1]))
-    assert only_told == told - listed
+    reported = set()
+    metrics = train(
+        "FrozenLake-v1", learner, Uniform(), [0], **settings, on_metrics=lambda _, new: reported.update(new)
+    )
+    recorded = {REGISTRY[name].name for name in np.unique(metrics.columns["metric"])}
+    assert recorded == {one.name for one in METRICS if one.when not in ("measures", "listeners")}
+    assert reported - recorded == {one.name for one in METRICS if one.when == "listeners"}

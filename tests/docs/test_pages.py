@@ -1,29 +1,28 @@
 """Every example in the documentation runs.
 
-The blocks marked ``python`` of a page run from top to bottom, in one namespace; those marked ``py`` are only shown
-(another library's code).
+The blocks marked ``python``, and code cells, run from top to bottom, in one namespace; those marked ``py`` are only
+shown (another library's code).
 """
 
 import doctest
 import re
-import warnings
 from inspect import isfunction
 from pathlib import Path
 
 import pytest
 
-from replaylab import distributed, learners, replay, watch
+from replaylab import distributed, learners, replay, torch, watch
 from replaylab.distributed import replay as remote
+from replaylab.study import InProcess
+from replaylab.study.execution import study_run
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOMS = ("start", "guides", "laboratory", "reference", "explanation")
-PAGES = [DOCS / "index.md", *(page for room in ROOMS for page in sorted((DOCS / room).glob("*.md")))]
+PAGES = [*sorted(DOCS.glob("*.md")), *(page for room in ROOMS for page in sorted((DOCS / room).glob("*.md")))]
 """All but the tutorials, which are executed when the documentation is built, and the results."""
-PACKAGES = (replay, learners, watch, remote, distributed)
-"""Whose names the reference lists one by one; those of studies have a page of their own beside it."""
-LOUD = ("tianshou", "torchrl")
-"""Libraries that warn of themselves where they are used as they say."""
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PACKAGES = (replay, learners, watch, remote, distributed, torch)
+"""Whose names the reference lists one by one; those of studies have their own page beside it."""
+BLOCK = re.compile(r"^```(?:python|\{code-cell\} ipython3)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def run(page, text):
@@ -43,11 +42,10 @@ def run(page, text):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # Each worker process would import PyTorch again; tests/study/execution tests them.
+    monkeypatch.setattr(study_run, "LocalProcesses", lambda workers: InProcess())
     try:
-        with warnings.catch_warnings():
-            if page.stem in LOUD:
-                warnings.simplefilter("ignore")
-            run(str(page), page.read_text())
+        run(str(page), page.read_text())
     except ModuleNotFoundError as error:
         if (error.name or "replaylab").split(".")[0] in ("replaylab", "tests"):
             raise
@@ -71,7 +69,7 @@ def test_the_reference_has_every_public_name(package, name):
     assert f"\n.. {kind}:: {name}\n" in (DOCS / "reference/api.md").read_text()
 
 
-@pytest.mark.parametrize("report", sorted((DOCS / "results").glob("*/report.html")), ids=lambda file: file.parent.name)
+@pytest.mark.parametrize("report", sorted((DOCS / "results").rglob("report.html")), ids=lambda file: file.parent.name)
 def test_shipped_reports_link_to_what_is_there(report):
     links = re.findall(r'<a[^>]* href="([^"#][^"]*)"', report.read_text())
     assert [one for one in links if not one.startswith("https://") and not (report.parent / one).exists()] == []

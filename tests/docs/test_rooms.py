@@ -1,6 +1,8 @@
 """The documentation's rooms: links and pictures are there, pages are reached, tutorials can be downloaded."""
 
+import json
 import re
+import runpy
 
 import pytest
 
@@ -11,8 +13,12 @@ PAGES = sorted(path for path in DOCS.rglob("*.md"))
 ABOUT = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 ABOUT += [ROOT / folder / "README.md" for folder in ("benchmarks", "cpp", "src/replaylab/study")]
 TUTORIALS = sorted(path for path in (DOCS / "tutorials").glob("*.md") if path.stem != "index")
+NOTEBOOK_OF = runpy.run_path(str(DOCS / "make_notebooks.py"))["notebook_of"]
 LARGEST = 200_000
 """Bytes of a picture."""
+MOST_WORDS = 44_500
+"""Words of README.md and docs/, with tables and code; a new feature may raise it by up to 1,000."""
+MOST_WORDS_OF_README = 900
 
 
 def links(text):
@@ -68,10 +74,20 @@ def test_pictures_are_small_and_shown():
 def test_a_tutorial_is_a_notebook_to_download(page):
     text = page.read_text()
     assert text.startswith("---\nfile_format: mystnb\n")
-    assert f"{{nb-download}}`{page.stem}.ipynb`" in text
-    assert text.count("```{code-cell}") >= 5
+    assert f"{{download}}`{page.stem}.ipynb <../../examples/notebooks/{page.stem}.ipynb>`" in text
+    notebook = (ROOT / f"examples/notebooks/{page.stem}.ipynb").read_text()
+    assert notebook == NOTEBOOK_OF(text), "run `make notebooks`"
+    code = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+    assert len(code) == text.count("```{code-cell}") >= 5
+    assert ".md)" not in notebook
 
 
 def test_there_is_a_tutorial_for_each_earlier_work():
     names = ["blind-cliffwalk", "cliff-walking", "comparative-study", "streaming-memory", "taxi"]
     assert [page.stem for page in TUTORIALS] == names
+
+
+def test_the_documentation_keeps_its_budget():
+    words = {page: len(page.read_text().split()) for page in (ROOT / "README.md", *PAGES)}
+    assert words[ROOT / "README.md"] <= MOST_WORDS_OF_README
+    assert sum(words.values()) <= MOST_WORDS

@@ -1,4 +1,4 @@
-"""The table of samplers says what their classes say."""
+"""The entries of samplers name what their classes need."""
 
 import re
 
@@ -9,27 +9,30 @@ from replaylab.replay import Batch, CustomSampler, MixedReplay, Mixture, ReplayB
 from tests.docs.test_pages import DOCS, run
 
 TEXT = (DOCS / "reference/samplers.md").read_text()
-ROWS = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| .* \| (.*?) \| (.*?) \| (.*?) \|$", TEXT, re.MULTILINE)}
+ENTRIES = dict(re.findall(r"^### `(\w+)\(.*?\)`$\n(.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL))
 KINDS = [kind for kind in (getattr(replay, name) for name in replay.__all__) if isinstance(kind, type)]
 SAMPLERS = [kind for kind in KINDS if issubclass(kind, Sampler) and kind not in (Sampler, CustomSampler, TopScores)]
 
 
-def test_every_sampler_has_its_row_and_its_entry():
-    assert set(ROWS) == {kind.__name__ for kind in SAMPLERS}
-    assert set(re.findall(r"^`(\w+)\(.*\)`\n: ", TEXT, re.MULTILINE)) == set(ROWS)
+def test_every_sampler_has_its_entry():
+    assert set(ENTRIES) == {kind.__name__ for kind in SAMPLERS}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SAMPLERS if kind is not Mixture], ids=lambda kind: kind.__name__)
-def test_the_row_is_right(kind):
-    assert kind.__name__ in ROWS, "docs/reference/samplers.md has no row of it"
-    batch_size, progress, feedback = ROWS[kind.__name__]
-    assert (batch_size == "no law") == bool(kind.no_law)
-    assert (batch_size == "B") == (kind.law_needs_batch_size and not kind.no_law)
-    assert (progress == "law") == kind.law_needs_progress
-    assert (feedback == "yes") == kind.wants_feedback
+def test_the_entry_names_what_it_needs(kind):
+    assert kind.__name__ in ENTRIES, "docs/reference/samplers.md has no entry of it"
+    stated = re.search(r"^\* \*\*Needs:\*\* (.*)\.$", ENTRIES[kind.__name__], re.MULTILINE)
+    needs = stated[1].split(", ") if stated else []
     fields = getattr(kind, "__dataclass_fields__", {}).values()
-    scheduled = any(isinstance(field.default, Schedule) for field in fields)
-    assert (progress in ("law", "weights")) == scheduled
+    expected = {
+        "no closed form": bool(kind.no_closed_form),
+        "`batch_size`": kind.distribution_needs_batch_size and not kind.no_closed_form,
+        "`progress`": kind.distribution_needs_progress,
+        "`progress` for weights": any(isinstance(field.default, Schedule) for field in fields)
+        and not kind.distribution_needs_progress,
+        "feedback": kind.wants_feedback,
+    }
+    assert needs == [need for need, holds in expected.items() if holds]
 
 
 NAMES = run("samplers.md", TEXT)

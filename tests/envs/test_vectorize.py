@@ -31,7 +31,7 @@ def test_time_limits_are_given_as_to_gymnasium(given, limit):
     assert noisy.unwrapped.max_episode_steps == 500
 
 
-def test_a_noisy_game_of_an_unknown_name_is_told():
+def test_a_noisy_game_of_an_unknown_name_is_reported():
     with pytest.raises(ConfigError, match="must name a Gymnasium environment, but got 'CartPol-v1'"):
         make_vector_env("replaylab/NoisyRewards-v0", 1, env="CartPol-v1", max_episode_steps=9)
 
@@ -47,7 +47,7 @@ def test_a_noisy_game_of_an_unknown_name_is_told():
         ("no_such_module:Env-v0", r"but got 'no_such_module:Env-v0': No module named 'no_such_module'"),
     ],
 )
-def test_an_unknown_environment_is_told(env_id, message):
+def test_an_unknown_environment_is_reported(env_id, message):
     with pytest.raises(ConfigError, match=message):
         make_vector_env(env_id, 1)
 

@@ -52,6 +52,27 @@ def test_flax_dqn_learns():
     assert np.mean(returns[-20:]) > 3 * np.mean(returns[:20])
 
 
+@pytest.mark.parametrize("options", [[], ["--prioritized"]], ids=["uniform", "prioritized"])
+def test_td3_pendulum_runs(options):
+    curve = load("td3_pendulum")["main"](["--steps", "40", "--learning-starts", "20", "--envs", "4", *options])
+    assert len(curve) == 10
+    assert all(-17 < reward < 0 for reward in curve)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--prioritized"]], ids=["uniform", "prioritized"])
+def test_td3_pendulum_learns(options):
+    curve = load("td3_pendulum")["main"](["--steps", "1500", *options])
+    assert curve[-1] > curve[0] / 3, "rewards are negative"
+
+
+@pytest.mark.parametrize("library", ["tianshou", "torchrl"])
+@pytest.mark.filterwarnings("ignore")  # these libraries warn of themselves
+def test_guides_to_other_libraries_run(library):
+    pytest.importorskip(library)
+    assert len(load(f"{library}_dqn")["buffer"]) == 500
+
+
 def test_custom_sampler_is_used(capsys):
     reached = load("custom_sampler")["main"](["--episodes", "5", "--seeds", "2"])
     assert {name: runs.shape for name, runs in reached.items()} == {"Uniform": (2, 5), "NearTheEnd": (2, 5)}
@@ -62,7 +83,7 @@ def test_custom_sampler_prefers_the_end():
     names = load("custom_sampler")
     view = type("View", (), {"episodes": np.array([3, 3, 3, 5, 5]), "steps_in_episode": np.array([0, 1, 2, 4, 5])})
     weights = np.array([0.81, 0.9, 1.0, 0.9, 1.0])
-    np.testing.assert_allclose(names["NearTheEnd"]().law(view, 8), weights / weights.sum())
+    np.testing.assert_allclose(names["NearTheEnd"]().distribution(view, 8), weights / weights.sum())
 
 
 def test_cliff_walking(tmp_path, capsys):
@@ -81,16 +102,17 @@ def test_cliff_walking_counts_every_step_of_its_episodes():
     for learner in names["LEARNERS"].values():
         visits, q = names["train"](learner, [3, 4], 1)
         assert (visits[:, 36] >= 1).all(), "the first step is at the start"
-        assert not visits[:, 37:].any(), "nothing is done on the cliff, nor at the goal"
+        assert not visits[:, 37:47].any(), "who steps off the cliff is put back to the start"
+        assert (visits[:, 47] == 1).all(), "one episode, which ends at the goal"
         together = names["train"](learner, [4], 1)
         np.testing.assert_array_equal(visits[1], together[0][0])
         np.testing.assert_array_equal(q[1], together[1][0])
 
 
 def test_taxi_learns_with_replay_and_not_only_by_more_updates(tmp_path):
-    returns = load("taxi")["main"](["--seeds", "3", "--episodes", "10", "--out", str(tmp_path)])
+    returns = load("taxi")["main"](["--seeds", "3", "--episodes", "40", "--out", str(tmp_path)])
     assert (tmp_path / "curves.svg").exists()
-    assert all(runs.shape == (3, 10) and np.isfinite(runs).all() for runs in returns.values())
+    assert all(runs.shape == (3, 40) and np.isfinite(runs).all() for runs in returns.values())
     none, more, replayed = (runs.mean(1) for runs in returns.values())
     assert (replayed > more).all()
     assert (replayed > none).all()

@@ -10,7 +10,7 @@ from replaylab.learners.training import checkpoint
 from replaylab.replay import Prioritized, Uniform
 from replaylab.watch import greedy, play
 from tests.learners.calls import train
-from tests.study.tiny import rows, study
+from tests.study.tiny import rows, run_here
 
 LEARNER = LinearGaussian(order=2, batch_size=8, learning_starts=20, capacity=150)
 RUN = ("Pendulum-v1", LEARNER, Prioritized(beta=0.5))
@@ -41,7 +41,7 @@ def test_it_acts_in_the_spaces_own_dtype_shape_and_bounds():
     assert not {"train/loss", "rollout/exploration_rate"} & set(metrics.columns["metric"])
 
 
-def test_a_population_equals_its_single_runs():
+def test_a_chunk_equals_its_single_runs():
     together, _ = run([5, 2, 9])
     for seed in (5, 2, 9):
         alone, _ = run([seed])
@@ -106,13 +106,12 @@ def test_it_is_filmed():
 
 
 def test_it_is_studied(tmp_path):
-    made = study(
+    made = run_here(
         tmp_path,
         environments=["Pendulum-v1"],
         seeds=2,
         learners={"mine": {"type": "examples.linear_gaussian:LinearGaussian", "order": 2, "batch_size": 8}},
     )
-    assert made.run(workers=1).complete
     found = rows(made)
     assert set(found["strategy"]) == {"uniform", "prioritized"}
     assert {"eval/mean_reward", "rollout/exploration_sigma", "replay/same_episode_share"} <= set(found["metric"])
@@ -124,6 +123,7 @@ def test_what_needs_action_values_is_refused():
         train("Pendulum-v1", LEARNER, Uniform(), [0], 50, held_out=3)
 
 
+@pytest.mark.slow
 def test_it_learns():
     """A greedy return of about -1,450 before; the bound is far from what ten seeds gave."""
     returns = main(["--seeds", "3", "--steps", "4000"])

@@ -51,7 +51,7 @@ def work(name, seed, start, stop, folder):
 
 
 class Worker:
-    """A process that does a stretch of cases, and goes on after one that killed it."""
+    """A process that does a stretch of cases, and continues after one that killed it."""
 
     def __init__(self, name, seed, start, stop):
         self.name, self.seed, self.stop = name, seed, stop
@@ -76,7 +76,7 @@ class Worker:
         return number, begun == 1
 
     def over(self):
-        """Return whether it has ended; a case that hangs or kills it is noted, and the others go on."""
+        """Return whether it has ended; a case that hangs or kills it is noted, and the others continue."""
         code, (at, begun) = self.process.poll(), self.at()
         if at != self.seen or not begun:
             self.seen, self.since = at, time.monotonic()
@@ -103,10 +103,10 @@ class Worker:
         self.process.wait()
         self.process.stderr.close()
         file = Path(self.folder.name) / "wrong"
-        told = [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+        reported = [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
         done = self.at()[0]
         self.folder.cleanup()
-        return done, self.wrong + told
+        return done, self.wrong + reported
 
 
 def fuzz(names, seed, mutations, seconds, workers):
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the cases; each seed has others")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--case", type=int, help="do this one in this process, and keep its files")
-    parser.add_argument("--make-corpus", action="store_true", help="write the corpus anew")
+    parser.add_argument("--make-corpus", action="store_true", help="write the corpus again")
     asked = parser.parse_args()
     names = [asked.target] if asked.target else sorted(targets.TARGETS)
     if asked.make_corpus:

@@ -9,7 +9,7 @@ from io import BytesIO
 
 import numpy as np
 
-from replaylab.files.manifest import seal
+from replaylab.files.bundle import seal
 
 NUMBERS = (
     *(-(2**63), -(2**62), -(2**40), -(2**31), -100, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 13, 16, 17, 26, 63),
@@ -150,7 +150,7 @@ def snapshot(rng, files, arrays):
             name = rng.choice([one for one in names if one != "manifest.json"])
             content = bytes_of(rng, files[name])
         changed[name] = content
-        for one in (*manifest["rows"], *manifest["packed"], manifest["state"]):
+        for one in manifest["files"].values():
             if one["file"] == name:
                 one |= {"bytes": len(content), "crc32": zlib.crc32(content)}
     if isinstance(manifest, dict):

@@ -5,7 +5,9 @@ import os
 import random
 import shutil
 import tempfile
+import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -41,7 +43,7 @@ def pack(file, files):
 
 
 def make_corpus():
-    """Write the corpus anew."""
+    """Write the corpus again."""
     CORPUS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for name, make in worlds.SNAPSHOTS.items():
@@ -51,7 +53,8 @@ def make_corpus():
             files = {file.name: file.read_bytes() for file in (Path(folder) / name).iterdir()}
             pack(CORPUS / f"snapshot.{name}.zip", files)
         for name, make in worlds.STORAGES.items():
-            buffer = make(Path(folder) / ROWS)
+            with patch("replaylab.replay.storage.storage.headroom", lambda capacity, writers: 3):
+                buffer = make(Path(folder) / ROWS)
             worlds.fill(buffer, np.random.default_rng(0))
             buffer.close()
             pack(CORPUS / f"storage.{name}.zip", {ROWS: (Path(folder) / ROWS).read_bytes()})
@@ -59,7 +62,7 @@ def make_corpus():
 
 
 class Target:
-    """One reader, with a folder of its own."""
+    """One reader, with its own folder."""
 
     def __init__(self, name, seed):
         self.seed = seed
@@ -68,7 +71,7 @@ class Target:
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))  # noqa: PTH112
         self.stack = contextlib.ExitStack()
         self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        for place in ("data.memory", "buffer_layout", "storage.storage"):
+        for place in ("data.memory", "buffer_memory", "buffer_layout", "storage.storage"):
             self.stack.enter_context(patch(f"replaylab.replay.{place}.machine_memory", lambda: MEMORY))
         self.refused = 0
 
@@ -128,6 +131,7 @@ class Snapshots(Target):
     def read(self, folder, number=0):
         """Load a folder and use what comes."""
         own = {"sampler": worlds.Own()} if ".own." in folder.name else {}
+        own["continue_episodes"] = (True, False)[number % 2]
         try:
             buffer = ReplayBuffer.load(folder, **own)
         except ReplayError:
@@ -148,7 +152,7 @@ class Storages(Target):
         self.rows = self.folder / ROWS
         self.templates = {}
 
-    def open(self, world, number, after_crash):
+    def open(self, world, number):
         """Return a buffer on the file: of every eight, seven skip what Python does before the file is opened."""
         if number % 8 == 0 or world not in self.templates:
             made = []
@@ -157,15 +161,18 @@ class Storages(Target):
                 made.append(arguments)
                 return _core.Replay(*arguments)
 
-            with patch("replaylab.replay.buffer_layout._core", SimpleNamespace(**vars(_core) | {"Replay": make})):
-                buffer = worlds.STORAGES[world](self.rows, after_crash=after_crash)
+            spy = SimpleNamespace(**vars(_core) | {"Replay": make})
+            with patch("replaylab.replay.buffer_parts._core", spy), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the file may tell of another run of the machine
+                buffer = worlds.STORAGES[world](self.rows)
             self.templates[world] = dict(vars(buffer)), made[0]
             return buffer
         members, arguments = self.templates[world]
-        arguments[-2].after_crash = after_crash
         buffer = ReplayBuffer.__new__(ReplayBuffer)
-        core = _core.Replay(*arguments)
-        vars(buffer).update(members | {"_core": core, "add": core.add_step, "extend": core.extend_steps})
+        core, parts = _core.Replay(*arguments), members["_parts"]
+        engine = parts.config.sampler.engine(core, parts.layout, 0)
+        parts = replace(parts, core=core, engine=engine, saved={}, ahead=[])
+        vars(buffer).update(members | {"_parts": parts, "add": core.add_step, "extend": core.extend_steps})
         return buffer
 
     def whole(self, number):
@@ -179,13 +186,13 @@ class Storages(Target):
         changed = mutate.storage(rng, self.entries[name][ROWS])
         later = rng.randrange(4) == 0 and len(changed) == len(self.entries[name][ROWS])
         self.rows.write_bytes(self.entries[name][ROWS] if later else changed)
-        self.read(name, number, changed if later else None, after_crash=bool(number % 2))
+        self.read(name, number, changed if later else None)
 
-    def read(self, name, number, later=None, *, after_crash=True):
+    def read(self, name, number, later=None):
         """Open the file and use it."""
         world = name.split(".")[1]
         try:
-            buffer = self.open(world, number, after_crash)
+            buffer = self.open(world, number)
         except ReplayError:
             self.refused += 1
             return

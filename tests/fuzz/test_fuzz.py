@@ -78,7 +78,7 @@ else:
 
 
 def test_what_is_wrong_is_found(tmp_path):
-    """Cases that raise, die and hang are told, and all the others are done."""
+    """Cases that raise, die and hang are reported, and all the others are done."""
     (tmp_path / "broken.py").write_text(BROKEN)
     root = Path(__file__).parents[2]
     command = [sys.executable, tmp_path / "broken.py"]

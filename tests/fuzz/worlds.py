@@ -37,7 +37,7 @@ SCREENS = {
 class Own(CustomSampler):
     """A sampler in Python, whose records are in the snapshot, too."""
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         wanted = 1.0 / (1.0 + view.replay_counts)
         return wanted / wanted.sum()
 
@@ -70,7 +70,7 @@ SNAPSHOTS = {
 
 def storage(path, **options):
     """Return where the rows of a fuzzed file are."""
-    return MemoryMap(path, headroom=3, writers=2, **options)
+    return MemoryMap(path, writers=2, **options)
 
 
 STORAGES = {
@@ -87,7 +87,7 @@ STEPS = {}
 
 def steps(buffer, rng, count=1):
     """Return `count` time steps of random values for a buffer; some few are drawn, and used again and again."""
-    key = (count, buffer.replicas, buffer.num_envs, *buffer._config.flat, int(rng.integers(0, 8)))
+    key = (count, buffer.replicas, buffer.num_envs, *buffer._parts.config.flat, int(rng.integers(0, 8)))
     if key not in STEPS:
         STEPS[key] = _drawn(buffer, np.random.default_rng(key[-1]), count)
     return STEPS[key]
@@ -123,11 +123,11 @@ def exercise(buffer, rng):
     def sample():
         batch = buffer.sample(4)
         buffer.update_priorities(batch.id, rng.random(batch.id.shape))
-        if buffer.sampler.has_law:
+        if buffer.sampler.has_closed_form:
             buffer.probabilities(batch.id, batch_size=4)
 
     def look():
-        newest = np.asarray(buffer._core.counts()[1]) - 1
+        newest = np.asarray(buffer._parts.core.counts()[1]) - 1
         ids = newest[:, None] - np.arange(min(4, max(1, len(buffer))))
         buffer.as_batch(ids if buffer.replicas is not None else ids[0])
 

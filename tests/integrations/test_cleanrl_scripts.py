@@ -1,6 +1,6 @@
 """CleanRL's published scripts run with their import line changed, and with the same draws learn the same.
 
-They ask for Gymnasium 0.28 or 0.29, and for an older Python than ours, so they lie in a folder of their own.
+They ask for Gymnasium 0.28 or 0.29, and for an older Python than ours, so they lie in their own folder.
 """
 
 import os
@@ -53,7 +53,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 class Places(CustomSampler):
     """Draws from NumPy's global generator, in the order in which CleanRL's own buffer draws places and environments."""
 
-    no_law = "it replays another library's draws"
+    no_closed_form = "it replays another library's draws"
 
     def draw(self, view, batch_size, rng):
         ids = view.ids[np.random.randint(0, len(view), size=batch_size)]  # noqa: NPY002

@@ -136,10 +136,10 @@ def test_half_of_a_batch_from_data_and_half_from_the_present():
     assert both.update_priorities(batch, np.where(batch.source == 0, 2.0, 3.0)) == 64
     for source, buffer in enumerate(both.buffers):
         ids = np.unique(batch.id[batch.source == source])
-        law = buffer.probabilities(ids)
-        assert np.ptp(law) < 1e-12
+        distribution = buffer.probabilities(ids)
+        assert np.ptp(distribution) < 1e-12
         rest = np.setdiff1d(np.arange(len(buffer)), ids)
-        ratio = law[0] / buffer.probabilities(rest)[0] if len(rest) else 2.0 + source
+        ratio = distribution[0] / buffer.probabilities(rest)[0] if len(rest) else 2.0 + source
         assert ratio == pytest.approx(2.0 + source)  # the others still have their first priority, 1
 
 
@@ -157,7 +157,7 @@ def test_columns_of_one_number_a_step_are_read_as_such():
 
 
 @pytest.mark.parametrize("name", ["rewards", "terminals", "timeouts"])
-def test_columns_of_more_numbers_a_step_are_told(name):
+def test_columns_of_more_numbers_a_step_are_reported(name):
     twice = np.stack([data()[name]] * 2, 1)
     with pytest.raises(ShapeError, match=rf"`{name}` of a data set must have one number a step, \(19,\) or \(19, 1\)"):
         episodes(data(**{name: twice}))
@@ -192,5 +192,5 @@ def test_rounded_observations_and_nan_end_no_episode():
 
 @pytest.mark.parametrize("name", ["obs", "terminated", "reward"])
 def test_more_fields_do_not_replace_others(name):
-    with pytest.raises(FieldError, match=f"`extra` must name fields of its own, but '{name}' is one that every"):
+    with pytest.raises(FieldError, match=f"`extra` must name its own fields, but '{name}' is one that every"):
         episodes(data(), extra={name: "infos/qpos"}, terminals="terminated")

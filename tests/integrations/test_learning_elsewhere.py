@@ -1,4 +1,4 @@
-"""TorchRL's and Tianshou's own trainers learn CartPole with the rank-based law; a random policy gets about 22."""
+"""TorchRL's and Tianshou's own trainers learn CartPole with rank-based replay; a random policy gets about 22."""
 
 import gymnasium as gym
 import numpy as np
@@ -69,8 +69,8 @@ def test_torchrl():
         returns = [test.rollout(500, actor)["next", "reward"].sum().item() for _ in range(10)]
     assert np.mean(returns) >= 120
     assert sampler.priorities.stats().samples == 64 * 10 * ROOM // 50
-    law = sampler.priorities.probabilities(sampler.priorities.stored_ids())
-    assert law.max() > 10 * law.min()
+    distribution = sampler.priorities.probabilities(sampler.priorities.stored_ids())
+    assert distribution.max() > 10 * distribution.min()
 
 
 def test_tianshou():
@@ -118,5 +118,5 @@ def test_tianshou():
         )
     )
     assert result.best_reward >= 200
-    law = buffer.priorities.probabilities(buffer.priorities.stored_ids())
-    assert law.max() > 10 * law.min()
+    distribution = buffer.priorities.probabilities(buffer.priorities.stored_ids())
+    assert distribution.max() > 10 * distribution.min()

@@ -120,7 +120,7 @@ def test_done_that_cuts_ends_an_episode_as_truncated_does():
     assert found == [([0.0, 1.0, 2.0], [False, True]), ([3.0, 4.0, 5.0], [False, True])]
 
 
-def test_what_done_says_may_be_told():
+def test_what_done_says_may_be_reported():
     _, steps = loaded(table(), done="truncated")
     assert not steps["terminated"].any()
     assert len(steps["reward"]) == ROWS - len(LENGTHS)
@@ -150,7 +150,7 @@ def test_what_does_not_fit_is_refused():
         "must have `observation` or": (FieldError, {"action": np.zeros(3), "episode_index": np.zeros(3)}),
         "must have one length": (ShapeError, table(action=np.zeros(3))),
         "must follow each other": (ShapeError, table(frame_index=np.arange(ROWS)[::-1])),
-        "cannot both be observations": (FieldError, table(**{"observation.images": np.zeros(ROWS)})),
+        "cannot both hold a value": (FieldError, table(**{"observation.images": np.zeros(ROWS)})),
         "a mapping with `episode_index`": (FieldError, [{"action": 1.0}]),
         "the same names": (FieldError, [frames(table())[0], frames(table(action=None))[1]]),
         "`frames` must be frames": (ConfigError, 3.5),

@@ -5,7 +5,8 @@ import pytest
 from tests.senseless import SEED, TRUTH, Call, wrongs
 
 GIVEN = {"source": [{"x": 1.0}] * 9, "buffer": 8, "batch_size": 2}
-STREAM = {"source": "[] {}", "warmup": "None", "progress": "None 0", "seed": SEED}
+STREAM = {"source": "[] {}", "progress": "None 0", "seed": SEED, "names": "None []"}
+STREAM |= dict.fromkeys(("warmup", "sampler"), "None")
 
 
 def drained(node):

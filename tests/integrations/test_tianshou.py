@@ -40,7 +40,7 @@ def rows(buffer):
     return {tuple(row) for row in buffer.obs[buffer.sample_indices(0)]}
 
 
-def law(buffer):
+def distribution(buffer):
     return buffer.priorities.probabilities(buffer.priorities.stored_ids(), batch_size=4)
 
 
@@ -106,9 +106,9 @@ class TestFeedback:
         _, indices = buffer.sample(4)
         for time in range(S, 2 * S):
             buffer.add(step(range(E), time))
-        before = law(buffer)
+        before = distribution(buffer)
         buffer.update_weight(indices, np.full(4, 1e6))
-        np.testing.assert_array_equal(law(buffer), before)
+        np.testing.assert_array_equal(distribution(buffer), before)
         assert buffer.priorities.stats().stale_updates == 4
 
     def test_of_any_sign_and_kind(self):
@@ -116,7 +116,7 @@ class TestFeedback:
         one, other = made(Prioritized(beta=0.4), times=4), made(Prioritized(beta=0.4), times=4)
         one.update_weight(np.arange(2), np.array([-3.0, 2.0]))
         other.update_weight(np.arange(2), torch.tensor([[3.0], [-2.0]], requires_grad=True))
-        np.testing.assert_array_equal(law(one), law(other))
+        np.testing.assert_array_equal(distribution(one), distribution(other))
 
     def test_what_is_no_error(self):
         buffer = made(times=4)
@@ -131,8 +131,8 @@ class TestFeedback:
         assert (counted.sample(8)[0].weight == 1.0).all()
         assert (counted.sample(64)[0].weight < 1.0).any()
         other = made(Prioritized(beta=Linear(0.0, 1.0)), times=4)
-        with pytest.raises(ConfigError, match=r"pass total_batches=\.\.\., or set `progress`"):
-            other.sample(4)
+        with pytest.warns(UserWarning, match=r"start value 0\.0 .*; pass total_batches=\.\.\., or set `progress`"):
+            assert (other.sample(8)[0].weight == 1.0).all()
         other.progress = 0.0
         assert (other.sample(8)[0].weight == 1.0).all()
 
@@ -151,7 +151,7 @@ class TestSaving:
         for one in (buffer, other):
             one.add(step(range(E), 12))
             one.update_weight(late, np.arange(5.0))
-        np.testing.assert_array_equal(law(other), law(buffer))
+        np.testing.assert_array_equal(distribution(other), distribution(buffer))
         assert other.priorities.stats().stale_updates == buffer.priorities.stats().stale_updates
         np.testing.assert_array_equal(other.sample(20)[1], buffer.sample(20)[1])
 
@@ -171,7 +171,7 @@ class TestRefusals:
             made(**{name: 0.5})
 
     def test_a_sampler_that_looks_at_rows(self):
-        with pytest.raises(ConfigError, match="LaBER is written in Python and looks at rows"):
+        with pytest.raises(ConfigError, match="LaBER is written in Python and needs rows"):
             made(LaBER(len))
 
     def test_setting_beta(self):
@@ -188,4 +188,6 @@ def test_feedback_for_all_rows_is_for_those_that_were_handed_out():
     _, indices = buffer.sample(0)
     buffer.update_weight(indices, 1.0 + np.arange(S))
     errors = dict(zip(buffer.obs[indices, 1].astype(int).tolist(), 1.0 + np.arange(S), strict=True))
-    np.testing.assert_allclose(law(buffer), np.array([errors[t] for t in range(3, S + 3)]) / sum(errors.values()))
+    np.testing.assert_allclose(
+        distribution(buffer), np.array([errors[t] for t in range(3, S + 3)]) / sum(errors.values())
+    )

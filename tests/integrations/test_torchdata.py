@@ -113,7 +113,7 @@ def test_the_state_holds_plain_values(tmp_path):
     torch.save(node.state_dict(), tmp_path / "state.pt")
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert state["memory"] == node.state_dict()["memory"] | {"buffer": state["memory"]["buffer"]}
-    assert set(state["memory"]["buffer"]) == {"folder", "token"}
+    assert set(state["memory"]["buffer"]) == {"folder", "digest"}
 
 
 def test_a_state_of_another_memory_is_refused():

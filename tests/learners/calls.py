@@ -1,4 +1,6 @@
-"""`train` in one line, for tests of what it does."""
+"""`train` in one line, for tests of what it does, and what two trainings have in common."""
+
+import numpy as np
 
 from replaylab.learners import Callbacks, Checkpoints, TrainingConfig
 from replaylab.learners import train as train_configuration
@@ -26,3 +28,9 @@ def train(
     if save is not None:
         attached.append(Checkpoints(save, save_every))
     return train_configuration(configuration, seeds, attached, resume=resume)
+
+
+def assert_same_rows(left, right, rows=slice(None)):
+    """All rows of a run, or some of them, are those of another one, bit for bit."""
+    for name, column in right.columns.items():
+        np.testing.assert_array_equal(left.columns[name][rows], column)

@@ -1,5 +1,6 @@
 """Every public call of the learners, with one senseless argument at a time."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from replaylab.learners import (
     Refreshed,
     RMSprop,
     Sarsa,
+    SingleAgent,
     Stream,
     TapeRecorder,
     TrainingConfig,
@@ -41,7 +43,16 @@ DEEP = {
     "device": "text nul",
     "module": "None",
 }
-PUBLISHED = DEEP | dict.fromkeys(("truncation_terminates", "stale_priorities", "target_each_episode"), TRUTH)
+PUBLISHED = DEEP | dict.fromkeys(
+    (
+        "truncation_terminates",
+        "insertion_priorities",
+        "stale_priorities",
+        "target_each_episode",
+        "explores_first_action",
+    ),
+    TRUTH,
+)
 TABLE = {
     "gamma": "0",
     "epsilon": "0",
@@ -75,10 +86,12 @@ SETTINGS = {
     "value_error": TRUTH,
     "visits": TRUTH,
     "measure_every": "None 0",
+    "trace_every": "None 0",
     "make_replay": "None",
     "autoreset_mode": "None",
 }
-GIVEN = {"env_id": "FrozenLake-v1", "learner": QLearning(capacity=8), "sampler": Uniform(), "total_steps": 3}
+LEARNER = QLearning(capacity=8, learning_starts=1)
+GIVEN = {"env_id": "FrozenLake-v1", "learner": LEARNER, "sampler": Uniform(), "total_steps": 3}
 SHORT = TrainingConfig(**GIVEN, eval_episodes=1, eval_every=3)
 
 
@@ -91,6 +104,7 @@ CALLS = [
     Call(TrainingConfig, GIVEN, SETTINGS | {"env_id": "text nul"}),
     Call(Callbacks, {}, FUNCTIONS),
     Call(Checkpoints, {"folder": "kept"}, {"folder": "text", "every": "None"}),
+    Call(SingleAgent, lambda: {"learner": LEARNER, "env": gym.make("FrozenLake-v1")}, {"seed": "0"}),
     Call(TapeRecorder, {}, {"path": "None text"}),
     Call(train, trained(), {"hooks": "[]", "resume": "None"}),
 ]
@@ -121,9 +135,7 @@ class TestCalls:
         assert (tmp_path / "file").read_text() == "mine"
 
     def test_a_class_is_no_learner(self):
-        with pytest.raises(
-            ValueError, match=r"`learner` of TrainingConfig must be a learner such as DQN\(\), but got <class"
-        ):
+        with pytest.raises(ValueError, match=r"`learner` of TrainingConfig must be a learner such as DQN\(\), but"):
             TrainingConfig("FrozenLake-v1", DQN, Uniform(), 3)
 
 

@@ -25,6 +25,10 @@ def test_gaps_and_duplicates():
     assert m.duplicate_share([1, 1, 1, 1]) == 0.75
 
 
+def test_steps_to_the_end():
+    np.testing.assert_array_equal(m.steps_to_end([[0, 3, 4], [9, 5, 10]], [3, 9]), [[3, 0, 5], [0, 4, -1]])
+
+
 def test_autocorrelation_of_an_autoregression():
     """x_t = .8 x_(t-1) + e has tau = 1.8 / .2 = 9; white noise has 1."""
     noise = RNG(0).normal(size=(2, 200_000))
@@ -100,14 +104,16 @@ def test_distances_are_the_slow_ones():
 
 
 @pytest.mark.parametrize("distance", [m.energy_distance, lambda x, y: m.mmd2(x, y, 1.4)], ids=["energy", "mmd2"])
-def test_distances_are_zero_on_average_under_one_law(distance):
+def test_distances_are_zero_on_average_under_one_distribution(distance):
     found = distance(RNG(8).normal(size=(4_000, 6, 2)), RNG(9).normal(size=(4_000, 10, 2)))
     assert abs(found.mean()) < 5 * found.std() / np.sqrt(4_000)
     assert distance(RNG(8).normal(size=(6, 2)) + 5, RNG(9).normal(size=(10, 2))) > 0.5
 
 
 def test_evenness_by_hand():
-    np.testing.assert_allclose(m.relative_entropy_of_law([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0]]), [1, 0, 0.5])
+    np.testing.assert_allclose(
+        m.relative_entropy_of_distribution([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0]]), [1, 0, 0.5]
+    )
     np.testing.assert_allclose(m.effective_sample_size([[1, 1, 1, 1], [1, 0, 0, 0], [3, 1, 0, 0]]), [4, 1, 1.6])
     np.testing.assert_allclose(m.mean_age([[0.5, 0.5, 0], [0, 0, 1]], [2, 1, 0]), [1.5, 0])
     np.testing.assert_allclose(m.never_replayed_share([[0, 1, 2, 0], [1, 1, 1, 1]]), [0.5, 0])
@@ -153,4 +159,5 @@ def test_the_legacy_count_is_numpys_and_a_constant_with_two_features():
     rows = RNG(15).normal(size=(20, 4))
     pairs = np.corrcoef(rows)[np.triu_indices(20, 1)]
     assert m.legacy_correlated_pairs(rows, 0.7) == (np.abs(pairs) > 0.7).sum() > 0
+    assert m.legacy_correlated_pairs(rows) == (np.abs(pairs) > 0.8).sum() > 0
     assert m.legacy_correlated_pairs(rows[:, :1]) == 0

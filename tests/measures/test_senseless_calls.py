@@ -6,28 +6,29 @@ import pytest
 from replaylab import measures
 from tests.senseless import Call, misshapen, wrongs
 
-LAW = np.array([0.25, 0.75])
+DISTRIBUTION = np.array([0.25, 0.75])
 ROWS = np.arange(12.0).reshape(4, 3) ** 1.5
 BATCH = {"batch": ROWS[:3] + 0.1, "buffer": ROWS}
 GIVEN = {
     "duplicate_share": ({"id": [1, 2]}, {}),
     "effective_batch_size": ({"drawn": ROWS, "uniform": ROWS, "batch_size": 2}, {}),
-    "effective_sample_size": ({"weight": LAW}, {}),
+    "effective_sample_size": ({"weight": DISTRIBUTION}, {}),
     "energy_distance": (BATCH, {}),
     "excess_row_correlation": (BATCH, {"seed": "0 huge"}),
     "gini": ({"replay_count": [1, 2]}, {}),
-    "integrated_autocorrelation": ({"values": LAW}, {}),
+    "integrated_autocorrelation": ({"values": DISTRIBUTION}, {}),
     "legacy_correlated_pairs": ({"rows": ROWS}, {"threshold": "0"}),
     "mean_absolute_cosine": ({"rows": ROWS}, {}),
-    "mean_age": ({"probability": LAW, "age": [1, 2]}, {}),
+    "mean_age": ({"probability": DISTRIBUTION, "age": [1, 2]}, {}),
     "mmd2": (BATCH | {"bandwidth": 1.0}, {"bandwidth": "3.5 huge"}),
     "never_replayed_share": ({"replay_count": [1, 2]}, {}),
-    "relative_entropy_of_law": ({"probability": LAW}, {}),
+    "relative_entropy_of_distribution": ({"probability": DISTRIBUTION}, {}),
     "row_correlation": (BATCH, {}),
     "same_episode_share": ({"episode": [1, 1]}, {}),
     "smallest_gap": ({"step": [1, 2]}, {}),
-    "td_errors": ({"fresh": LAW, "stored": LAW, "buffer": LAW}, {}),
-    "total_variance": ({"vectors": [LAW, LAW]}, {"vectors": "[] {}"}),
+    "steps_to_end": ({"step": [1, 2], "end": [2]}, {}),
+    "td_errors": ({"fresh": DISTRIBUTION, "stored": DISTRIBUTION, "buffer": DISTRIBUTION}, {}),
+    "total_variance": ({"vectors": [DISTRIBUTION, DISTRIBUTION]}, {"vectors": "[] {}"}),
     "whitened": ({"rows": ROWS, "buffer": ROWS}, {}),
 }
 

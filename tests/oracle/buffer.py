@@ -6,7 +6,17 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from replaylab.replay import Combined, CustomSampler, Online, Prioritized, Queue, RankBased, SlidingWindow, Uniform
+from replaylab.replay import (
+    Combined,
+    CustomSampler,
+    EpisodeEnds,
+    Online,
+    Prioritized,
+    Queue,
+    RankBased,
+    SlidingWindow,
+    Uniform,
+)
 
 from .tree import flatten
 
@@ -25,7 +35,7 @@ class OracleReplica:
 
     Args:
         capacity: steps kept, first in first out.
-        sampler: the sampler whose law is wanted.
+        sampler: the sampler whose sampling distribution is wanted.
     """
 
     def __init__(self, capacity, sampler):
@@ -34,7 +44,9 @@ class OracleReplica:
         self.priorities = {}  # id -> priority, for every step still stored
         self.episodes = []  # id -> the ids of its whole episode, as far as it was given
         self.times = []  # id -> its place in that list
+        self.envs = []  # id -> its environment
         self.open = {}  # environment -> the episode it is in
+        self.ends = {}  # the last id of each episode that is over -> whether it was terminated
         self.due = 0  # a queue's: every id below was drawn
         self.largest_ever = 1.0  # of all priorities that any step had
         self.first = 0  # the lowest id that was not cleared
@@ -46,7 +58,7 @@ class OracleReplica:
     def add(self, step, env=0):
         """Append a step of an environment with the largest priority left once its place is free; 1 if that is 0.
 
-        Or with the largest that any step ever had, if the sampler says so.
+        Or with the largest that any step ever had, if the sampler reports it.
         """
         id_ = len(self.steps)
         self.priorities.pop(id_ - self.capacity, None)
@@ -57,17 +69,31 @@ class OracleReplica:
         episode = self.open.setdefault(env, [])
         self.episodes.append(episode)
         self.times.append(len(episode))
+        self.envs.append(env)
         episode.append(id_)
         if step.get(("terminated",), False) or step.get(("truncated",), False):
-            del self.open[env]
+            self.end_episode(env, bool(step.get(("terminated",), False)))
         return id_
 
+    def end_episode(self, env, terminated=False):
+        """Let an environment's episode be over, if it has one."""
+        if episode := self.open.pop(env, []):
+            self.ends[episode[-1]] = terminated
+
     def clear(self):
-        """Drop every step; ids go on at the next multiple of the capacity, and episodes as if nothing had been."""
+        """Drop every step; ids continue at the next multiple of the capacity, and episodes as if nothing had been."""
         self.first = -(-len(self.steps) // self.capacity) * self.capacity
-        for log in (self.steps, self.episodes, self.times):
+        for log in (self.steps, self.episodes, self.times, self.envs):
             log += [None] * (self.first - len(log))
         self.priorities.clear()
+
+    def cut_episodes(self):
+        """End the open episodes as truncated at their last step, if that is stored."""
+        for episode in self.open.values():
+            if episode[-1] in self.stored and ("truncated",) in self.steps[episode[-1]]:
+                self.steps[episode[-1]]["truncated",] = np.bool_(True)
+        for env in list(self.open):
+            self.end_episode(env)
 
     def update_priorities(self, ids, priorities):
         """Set priorities in order, so the last duplicate wins; count the ids that were still stored."""
@@ -79,7 +105,7 @@ class OracleReplica:
                 count += 1
         return count
 
-    def law(self, batch_size):
+    def distribution(self, batch_size):
         """Map each stored id to the probability that one row of a batch, picked at random, is that id."""
         ids = list(self.stored)
         n, newest = len(ids), ids[-1]
@@ -88,12 +114,18 @@ class OracleReplica:
                 return {i: float(i == newest) for i in ids}
             case SlidingWindow():
                 return {i: (i > newest - batch_size) / batch_size for i in ids}
+            case EpisodeEnds(share=share, steps=steps, truncated=truncated):
+                over = [end for end, terminated in self.ends.items() if terminated or truncated]
+                last = {i for end in over for i in self.episodes[end][-steps:]} & set(ids) if over else set()
+                share = share if last else 0.0
+                return {i: (1 - share) / n + (share / len(last) if i in last else 0.0) for i in ids}
             case Uniform():
                 return dict.fromkeys(ids, 1 / n)
-            case Combined(mode="plus"):
-                return {i: (batch_size / n + (i == newest)) / (batch_size + 1) for i in ids}
-            case Combined(mode="replace"):
-                return {i: ((batch_size - 1) / n + (i == newest)) / batch_size for i in ids}
+            case Combined(mode=mode, distinct=distinct):
+                uniform = batch_size if mode == "plus" else batch_size - 1
+                if distinct:
+                    return {i: (1 if i == newest else uniform / (n - 1)) / (uniform + 1) for i in ids}
+                return {i: (uniform / n + (i == newest)) / (uniform + 1) for i in ids}
             case Prioritized(alpha=alpha):
                 masses = {i: mass(self.priorities[i], alpha) for i in ids}
                 total = math.fsum(masses.values())
@@ -108,16 +140,16 @@ class OracleReplica:
                 return {i: (i in due) / len(due) if due else 0.0 for i in ids}
             case CustomSampler():  # one that looks at ids only
                 view = SimpleNamespace(ids=np.array(ids))
-                return dict(zip(ids, self.sampler.law(view, batch_size).tolist(), strict=True))
+                return dict(zip(ids, self.sampler.distribution(view, batch_size).tolist(), strict=True))
 
     def weights(self, drawn, batch_size, beta):
         """Importance weights of a drawn batch: (N P)^-beta over the largest; ones without prioritization."""
         if not isinstance(self.sampler, Prioritized | RankBased):
             return np.ones(len(drawn))
-        law, n = self.law(batch_size), len(self.stored)
-        raw = np.array([(n * law[i]) ** -beta for i in drawn])
+        distribution, n = self.distribution(batch_size), len(self.stored)
+        raw = np.array([(n * distribution[i]) ** -beta for i in drawn])
         if self.sampler.normalize == "buffer":
-            return raw / max((n * p) ** -beta for p in law.values() if p > 0)
+            return raw / max((n * p) ** -beta for p in distribution.values() if p > 0)
         return raw / raw.max() if self.sampler.normalize == "batch" else raw
 
 
@@ -163,10 +195,16 @@ class OracleBuffer:
         for replay in self.replay:
             replay.clear()
 
+    def cut_episodes(self):
+        """End all open episodes as truncated: their environments are reset."""
+        for replay in self.replay:
+            replay.cut_episodes()
+        self.to_skip[:] = False
+
     def end_episode(self, where):
         """Let the episodes of these environments, bool (R, E), end without a mark."""
         for r, e in zip(*np.nonzero(where), strict=True):
-            self.replay[r].open.pop(e, None)
+            self.replay[r].end_episode(e)
             self.to_skip[r, e] = False
 
     def update_priorities(self, ids, priorities):
@@ -177,7 +215,10 @@ class OracleBuffer:
     def probabilities(self, ids, batch_size=None):
         """Probabilities of ids (R, ...); 0 for those no longer stored."""
         flat = ids.reshape(self.replicas, -1)
-        laws = [replay.law(batch_size) if replay.steps else {} for replay in self.replay]
-        return np.array([[law.get(i, 0.0) for i in row] for law, row in zip(laws, flat.tolist(), strict=True)]).reshape(
-            ids.shape
-        )
+        distributions = [replay.distribution(batch_size) if replay.steps else {} for replay in self.replay]
+        return np.array(
+            [
+                [distribution.get(i, 0.0) for i in row]
+                for distribution, row in zip(distributions, flat.tolist(), strict=True)
+            ]
+        ).reshape(ids.shape)

@@ -81,16 +81,15 @@ class TestFrameStack:
 
 class TestHindsight:
     def test_goal_steps(self):
-        """Episodes 0 to 3 (0 and 1 are gone) and 4 to 6, which goes on."""
+        """Episodes 0 to 3 (0 and 1 are gone) and 4 to 6, which continues."""
         replay = story(5, ["", "", "", "c", "", "", ""])
         steps = {
             strategy: [TransformOracle(replay, [hindsight(strategy)]).goal_steps(i) for i in replay.stored]
-            for strategy in ("final", "future", "episode", "random")
+            for strategy in ("final", "future", "episode")
         }
         assert steps["final"] == [[3], [3], [6], [6], [6]]
         assert steps["future"] == [[2, 3], [3], [4, 5, 6], [5, 6], [6]]
         assert steps["episode"] == [[2, 3], [2, 3], [4, 5, 6], [4, 5, 6], [4, 5, 6]]
-        assert steps["random"] == [[2, 3, 4, 5, 6]] * 5
 
     def test_a_relabelled_step(self):
         oracle = TransformOracle(story(9, ["", "", "t"]), [hindsight()])
@@ -135,9 +134,17 @@ class TestSequence:
         assert row["mask",].tolist() == [False, True, True, False, False]
         assert row["reward",].tolist() == [0, 128, 256, 0, 0]
 
-    def test_the_law_of_a_block_is_the_sum_of_its_steps(self):
+    def test_the_distribution_of_a_block_is_the_sum_of_its_steps(self):
         oracle = TransformOracle(story(7, ["", "", "", "", "", "", "c", "", ""]), [Sequence(4, 1, 1)])
-        assert {i: round(7 * p) for i, p in oracle.law(4).items()} == {2: 1, 3: 3, 4: 0, 5: 0, 6: 1, 7: 2, 8: 0}
+        assert {i: round(7 * p) for i, p in oracle.distribution(4).items()} == {
+            2: 1,
+            3: 3,
+            4: 0,
+            5: 0,
+            6: 1,
+            7: 2,
+            8: 0,
+        }
 
     def test_feedback_goes_to_the_whole_block(self):
         oracle = TransformOracle(story(7, ["", "", "", "", "", "", "c", "", ""]), [Sequence(4, 1, 1)])
@@ -167,7 +174,7 @@ class TestSequence:
         oracle = TransformOracle(story(9, ["", "", "", ""]), [Sequence(2, 0, 0), hindsight()])
         assert oracle.allowed(2, 4) == {2, 3}
         assert oracle.allowed(0, 4) == {0, 1, 2, 3}
-        oracle.replay.law = lambda batch_size: {0: 0.0, 1: 0.5, 2: 0.25, 3: 0.25}
+        oracle.replay.distribution = lambda batch_size: {0: 0.0, 1: 0.5, 2: 0.25, 3: 0.25}
         assert oracle.allowed(0, 4) == {1, 2, 3}
 
 

@@ -51,8 +51,6 @@ class TransformOracle:
                 return [j for j in self.kept(drawn) if j >= drawn]
             case "episode":
                 return self.kept(drawn)
-            case "random":
-                return list(self.replay.stored)
 
     def goal(self, goal_step):
         """The goal that was achieved by this step."""
@@ -92,14 +90,16 @@ class TransformOracle:
         padding = np.zeros_like(frames[0]) if self.stack.padding == "zero" else frames[0]
         return np.stack(([padding] * k + frames + list(then))[-k:])
 
+    def of_last(self, path):
+        """Whether a field comes from the last of the steps that are taken together."""
+        listed = self.n_step.last if self.n_step else ()
+        return path[0] in ("terminated", "truncated") or path[0].startswith("next_") or under(path, listed)
+
     def transition(self, i, goal):
         """What step i alone becomes."""
         chain = self.chain(i, goal)
         last = self.seen(chain[-1], goal)
-        row = {
-            path: last[path] if path[0] in ("next_obs", "terminated", "truncated") else leaf
-            for path, leaf in self.seen(i, goal).items()
-        }
+        row = {path: last[path] if self.of_last(path) else leaf for path, leaf in self.seen(i, goal).items()}
         if self.n_step:
             gamma = self.n_step.gamma
             row["reward",] = np.asarray(
@@ -108,7 +108,7 @@ class TransformOracle:
             row["discount",] = np.float32(0 if last["terminated",] else gamma ** len(chain))
             row["n_steps",] = np.int64(len(chain))
         for path in [path for path in row if self.stack and under(path, self.stack.fields)]:
-            row[path] = self.frames(i, path, goal)
+            row[path] = self.frames(chain[-1] if self.of_last(path) else i, path, goal)
             after = (f"next_{path[0]}", *path[1:])
             if after in row:
                 row[after] = self.frames(chain[-1], path, goal, last[after])
@@ -147,16 +147,16 @@ class TransformOracle:
 
     def allowed(self, id_, batch_size):
         """Ids of the goal steps that a relabelled row with this id can have."""
-        law = self.replay.law(batch_size)
-        return {goal_step for i in self.drawn(id_) if law[i] > 0 for goal_step in self.goal_steps(i)}
+        distribution = self.replay.distribution(batch_size)
+        return {goal_step for i in self.drawn(id_) if distribution[i] > 0 for goal_step in self.goal_steps(i)}
 
-    def law(self, batch_size):
+    def distribution(self, batch_size):
         """Map each stored id to the probability that a row of a batch has it."""
-        law = self.replay.law(batch_size)
+        distribution = self.replay.distribution(batch_size)
         if not self.sequence:
-            return law
-        total = Counter(dict.fromkeys(law, 0.0))
-        for i, probability in law.items():
+            return distribution
+        total = Counter(dict.fromkeys(distribution, 0.0))
+        for i, probability in distribution.items():
             total[self.block(i)[0]] += probability
         return dict(total)
 

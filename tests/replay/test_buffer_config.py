@@ -7,7 +7,7 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.replay import Field, Fifo, NStep, Prioritized, ReplayBuffer, Uniform
-from replaylab.replay.buffer_config import BufferConfig, Configured
+from replaylab.replay.buffer_config import BufferConfig
 
 ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
 FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), **ENDS}
@@ -24,8 +24,8 @@ class TestTheConstructor:
         assert listed == parameters(BufferConfig)
 
     def test_it_documents_every_option(self):
-        told = inspect.getdoc(ReplayBuffer).partition("Args:")[2].partition("Raises:")[0]
-        assert all(f"    {name}: " in told for name in BufferConfig.names())
+        reported = inspect.getdoc(ReplayBuffer).partition("Args:")[2].partition("Raises:")[0]
+        assert all(f"    {name}: " in reported for name in BufferConfig.names())
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -38,18 +38,19 @@ class TestTheConstructor:
             ("autoreset", "disabled"),
             ("count_replays", True),
             ("min_size", 4),
+            ("episodes", "manual"),
         ],
     )
     def test_it_hands_every_option_over(self, name, value):
         buffer = ReplayBuffer(10, FIELDS, **{name: value})
-        assert buffer._config.arguments()[name] == value
-        assert ReplayBuffer(10, FIELDS)._config.arguments()[name] != value
-        if name != "count_replays":
+        assert buffer._parts.config.arguments()[name] == value
+        assert ReplayBuffer(10, FIELDS)._parts.config.arguments()[name] != value
+        if name not in ("count_replays", "episodes"):
             assert getattr(buffer, name) == value
 
-    def test_every_option_is_told_by_a_property(self):
-        told = {name for name, one in vars(Configured).items() if isinstance(one, property)}
-        assert told == set(BufferConfig.names()) - {"count_replays"}
+    def test_every_option_is_reported_by_a_property(self):
+        shown = {name for name, member in inspect.getmembers(ReplayBuffer) if isinstance(member, property)}
+        assert shown >= set(BufferConfig.names()) - {"count_replays", "episodes"}
 
 
 def test_none_is_the_default_of_sampler_and_retention():
@@ -67,12 +68,6 @@ def test_json_and_back():
     again = BufferConfig(**BufferConfig.arguments_from_json(config.to_json(), {}))
     assert again.to_json() == config.to_json()
     assert again.arguments() == config.arguments()
-
-
-def test_an_option_that_an_older_snapshot_lacks_has_its_default():
-    about = BufferConfig(10, FIELDS, min_size=3).to_json()
-    del about["min_size"], about["storage"]
-    assert BufferConfig(**BufferConfig.arguments_from_json(about, {})).min_size == 1
 
 
 def test_messages_name_the_option_alone():

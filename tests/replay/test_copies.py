@@ -9,15 +9,10 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.replay import Field, Hindsight, LaBER, MemoryMap, NStep, Oracle, Prioritized, ReplayBuffer, Uniform
+from tests.replay.buffers import transition
 from tests.replay.storage.storage_worlds import NEEDS_LINUX
 
-FIELDS = {
-    "obs": {"camera": Field((100,), np.uint8, compressed=True), "pose": Field((2,))},
-    "reward": Field(),
-    "next_obs": {"camera": Field((100,), np.uint8, compressed=True), "pose": Field((2,))},
-    "terminated": Field((), bool),
-    "truncated": Field((), bool),
-}
+FIELDS = transition({"camera": Field((100,), np.uint8, compressed=True), "pose": Field((2,))})
 
 
 def score(ids):
@@ -69,7 +64,7 @@ def test_a_copy_in_memory_continues_as_the_original_would(make, sampler, options
     buffer, same = (filled(sampler, **options) for _ in range(2))
     other = make(buffer)
     assert drawn(other) == drawn(same) == drawn(buffer)
-    assert buffer._saved == other._saved == {}  # nothing points to the folders that were made on the way
+    assert buffer._parts.saved == other._parts.saved == {}  # nothing points to the folders that were made on the way
     buffer.clear()
     assert len(other) == 20
 
@@ -130,7 +125,7 @@ def test_pickling_rows_in_a_file_stays(tmp_path):
 
 
 class Noted(ReplayBuffer):
-    """A buffer with an attribute of its own."""
+    """A buffer with its own attribute."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)

@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 
 from replaylab.replay import Field, FrameStack, NStep, Prioritized, ReplayBuffer, Reservoir, Uniform
+from tests.replay.buffers import transition
 
 OBS = {"camera": Field((84, 84), np.uint8), "<b>&": Field((3,), np.float64)}
-FIELDS = {
-    "obs": OBS,
-    "reward": Field(),
-    "next_obs": OBS,
-    "terminated": Field((), bool),
-    "truncated": Field((), bool),
-}
+FIELDS = transition(OBS)
 
 
 class Page(HTMLParser):
@@ -63,7 +58,7 @@ class TestHtml:
         assert ["next_obs.camera", "(84, 84)", "uint8", "derived"] in page.rows
         facts = dict(row for row in page.rows if len(row) == 2)
         assert facts["sampler"] == repr(full.sampler)
-        assert facts["transforms"] == "NStep(steps=3, gamma=0.99), " + repr(full.transforms[1])
+        assert facts["transforms"] == "NStep(steps=3, gamma=0.99, last=()), " + repr(full.transforms[1])
         assert (facts["autoreset"], facts["next_obs"], facts["environments"]) == ("next_step", "derived", "4")
         assert facts["memory"].startswith(f"{full.nbytes / 2**20:.1f} MiB, ")
         assert "360 of 1,000 steps (36&nbsp;%)" in full._repr_html_()

@@ -67,10 +67,10 @@ def test_no_episode_is_refused_halfway():
     ):
         with pytest.raises((ShapeError, DtypeError)):
             buffer.extend_episode(**wrong | change)
-    with pytest.raises(FieldError, match=r"missing `reward`; unknown `rewards` \(did you mean `reward`\?\)"):
+    with pytest.raises(FieldError, match=r"missing `reward` and got unknown `rewards` \(did you mean `reward`\?\)"):
         buffer.extend_episode(obs=wrong["obs"], action=wrong["action"], rewards=wrong["reward"])
     buffer.add(**one)
-    assert buffer.as_batch([0]).n_steps.tolist() == [2], "the episode that was under way goes on"
+    assert buffer.as_batch([0]).n_steps.tolist() == [2], "the episode that was under way continues"
 
 
 def test_an_episode_without_steps_stores_none():
@@ -83,6 +83,13 @@ def test_sequences_need_no_next_obs():
     buffer = ReplayBuffer(20, {"obs": Field(), **FLAGS}, transforms=[Sequence(4, overlap=0, burn_in=0)], seed=0)
     buffer.extend_episode(obs=np.arange(4.0), terminated=True)
     assert buffer.as_batch([0]).obs.tolist() == [[0.0, 1.0, 2.0, 0.0]]
+
+
+def test_episodes_need_no_flags():
+    fields = {"obs": Field(), "next_obs": Field()}
+    given = [{"obs": np.arange(4.0)}, {"obs": np.arange(10.0, 13.0)}]
+    buffer = ReplayBuffer.from_episodes(given, fields=fields, transforms=[FrameStack(2)], seed=0)
+    assert buffer.as_batch([2, 3]).obs.tolist() == [[1.0, 2.0], [10.0, 10.0]]
 
 
 def test_stacks_of_frames():
@@ -177,12 +184,10 @@ class TestEpisodesOut:
         assert list(ReplayBuffer(5, FIELDS).episodes()) == []
 
     def test_what_has_no_order_is_refused(self):
-        with pytest.raises(ConfigError, match="needs one line of steps"):
+        with pytest.raises(ConfigError, match="needs steps in the order of time"):
             next(ReplayBuffer(5, FIELDS, retention=Reservoir()).episodes())
-        with pytest.raises(ConfigError, match="needs one line of steps"):
+        with pytest.raises(ConfigError, match="needs steps in the order of time"):
             next(ReplayBuffer(5, FIELDS, replicas=2, retention=Fifo()).episodes())
-        with pytest.raises(ConfigError, match="needs to know whose each step is"):
-            next(ReplayBuffer(6, FIELDS, num_envs=2, autoreset="next_step").episodes())
         with pytest.raises(FieldError, match="`episodes` needs the fields `obs` and `next_obs`"):
             next(ReplayBuffer(5, {"obs": Field(), **FLAGS}).episodes())
 
@@ -193,3 +198,49 @@ def test_rewards_of_double_precision_become_what_n_steps_take():
     assert buffer.fields["reward"] == Field()
     assert buffer.fields["obs"] == Field((), np.float64)
     assert buffer.as_batch([0]).reward.tolist() == [7.0]
+
+
+class TestOfSeveralEnvironments:
+    """Each step belongs to the environment that took it, whatever `add` left out."""
+
+    def make(self, envs=2, capacity=100, fields=FIELDS, **options):
+        return ReplayBuffer(capacity, fields, num_envs=envs, seed=0, **options)
+
+    def step(self, t, envs, end):
+        """Environment e gives rewards 10·e; nothing else differs."""
+        obs = np.zeros((envs, 2))
+        ends = {"terminated": np.full(envs, end), "truncated": np.zeros(envs, bool)}
+        return {"obs": obs, "action": np.full(envs, t), "reward": np.arange(envs) * 10.0, "next_obs": obs, **ends}
+
+    @pytest.mark.parametrize("transforms", [(), (NStep(2),)], ids=["plain", "with episodes"])
+    @pytest.mark.parametrize("next_obs", ["stored", "derived"])
+    def test_where_steps_were_left_out(self, transforms, next_obs, tmp_path):
+        buffer = self.make(transforms=transforms, next_obs=next_obs)
+        for t in range(10):
+            buffer.add(where=[True, t > 0], **self.step(t, 2, t == 9))
+        buffer.save(tmp_path)
+        for one in (buffer, ReplayBuffer.load(tmp_path)):
+            assert [e["reward"].tolist() for e in one.episodes()] == [[0.0] * 10, [10.0] * 9]
+        merged = ReplayBuffer.from_episodes(buffer.episodes(), 50, seed=0)
+        assert [e["action"].tolist() for e in merged.episodes()] == [list(range(10)), list(range(1, 10))]
+
+    def test_after_a_wrap_around(self):
+        buffer, rng, given = self.make(3, 20), np.random.default_rng(0), []
+        for t in range(60):
+            where = rng.random(3) < 0.5
+            given += [(t, env) for env in np.flatnonzero(where)]
+            buffer.add(where=where, **self.step(t, 3, False))
+        found = [(t, env) for e in buffer.episodes() for t, env in zip(e["action"], e["reward"] / 10, strict=True)]
+        assert found == sorted(given[-20:], key=lambda step: step[1])
+
+    def test_that_reset_themselves_in_the_next_step(self):
+        """Environment 0 ends after 3 steps, environment 1 after 4; their resets are no steps."""
+        buffer = self.make(autoreset="next_step")
+        for t in range(12):
+            ends = np.array([t % 4 == 2, t % 5 == 3])
+            buffer.add(**self.step(t, 2, False) | {"terminated": ends})
+        found = [(e["reward"][0], e["action"].tolist()) for e in buffer.episodes()]
+        assert found == [
+            *((0.0, one) for one in ([0, 1, 2], [4, 5, 6], [8, 9, 10])),
+            *((10.0, one) for one in ([0, 1, 2, 3], [5, 6, 7, 8], [10, 11])),
+        ]

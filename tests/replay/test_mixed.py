@@ -1,4 +1,4 @@
-"""Mixed replay: shares, the joint law, feedback to the right buffers. False alarms: see `chi2.py`."""
+"""Mixed replay: shares, the joint distribution, feedback to the right buffers. False alarms: see `chi2.py`."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,8 @@ from replaylab.replay import (
     ReverseSweep,
     Uniform,
 )
-from tests.replay.laws.chi2 import assert_law
+from tests.replay.buffers import cases, refused, transition
+from tests.replay.guarantees.chi2 import assert_distribution
 
 FIELDS = {"x": Field((), np.int64), "obs": {"a": Field((2,)), "b": (Field((), np.uint8),)}}
 
@@ -36,8 +37,8 @@ def buffer(steps, sampler=None, capacity=30, replicas=None, start=0, fields=FIEL
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])
 @pytest.mark.parametrize("shares", [None, (1, 3), (0.5, 0.1)])
-def test_rows_follow_the_joint_law(shares, replicas):
-    """With a prioritized and a wrapped buffer, told apart by the source."""
+def test_rows_follow_the_joint_distribution(shares, replicas):
+    """With a prioritized and a wrapped buffer, distinguished by the source."""
     parts = buffer(20, Prioritized(beta=0.4), replicas=replicas), buffer(70, replicas=replicas, start=100, seed=1)
     mixed = MixedReplay(parts, shares)
     ids = np.concatenate([np.arange(20), np.arange(40, 70)])
@@ -46,18 +47,18 @@ def test_rows_follow_the_joint_law(shares, replicas):
         ids, source = np.tile(ids, (replicas, 1)), np.tile(source, (replicas, 1))
     own = np.where(source == 0, ids, -1)
     parts[0].update_priorities(own, priority=np.random.default_rng(0).random(ids.shape))
-    law = mixed.probabilities(source, ids, batch_size=8).reshape(replicas or 1, -1)
-    np.testing.assert_allclose(law.sum(axis=1), 1.0, rtol=1e-12)
-    counts = np.zeros(law.shape, np.int64)
+    distribution = mixed.probabilities(source, ids, batch_size=8).reshape(replicas or 1, -1)
+    np.testing.assert_allclose(distribution.sum(axis=1), 1.0, rtol=1e-12)
+    counts = np.zeros(distribution.shape, np.int64)
     for _ in range(1000):
         batch = mixed.sample(8)
         place = np.where(batch.source == 0, batch.id, batch.id - 20).reshape(replicas or 1, -1)
         probability = batch.probability.reshape(replicas or 1, -1)
         for r in range(replicas or 1):
             counts[r] += np.bincount(place[r], minlength=50)
-            np.testing.assert_allclose(probability[r], law[r, place[r]], rtol=1e-12)
+            np.testing.assert_allclose(probability[r], distribution[r, place[r]], rtol=1e-12)
     for r in range(replicas or 1):
-        assert_law(counts[r], law[r])
+        assert_distribution(counts[r], distribution[r])
 
 
 @pytest.mark.parametrize(
@@ -69,13 +70,13 @@ def test_rows_follow_the_joint_law(shares, replicas):
     ],
     ids=str,
 )
-def test_the_law_counts_the_rows_that_samplers_give(samplers):
+def test_the_distribution_counts_the_rows_that_samplers_give(samplers):
     mixed = MixedReplay([buffer(20, sampler) for sampler in samplers], (0.4, 0.6))
     source, ids = np.repeat([0, 1], 20), np.tile(np.arange(20), 2)
-    law = mixed.probabilities(source, ids, batch_size=10, progress=0.5)
-    assert law.sum() == pytest.approx(1.0, rel=1e-12)
+    distribution = mixed.probabilities(source, ids, batch_size=10, progress=0.5)
+    assert distribution.sum() == pytest.approx(1.0, rel=1e-12)
     batch = mixed.sample(10, progress=0.5)
-    np.testing.assert_allclose(batch.probability, law[batch.source * 20 + batch.id], rtol=1e-12)
+    np.testing.assert_allclose(batch.probability, distribution[batch.source * 20 + batch.id], rtol=1e-12)
 
 
 class TestTheBatch:
@@ -108,8 +109,8 @@ class TestTheBatch:
 
     def test_progress_reaches_every_buffer(self):
         mixed = MixedReplay((buffer(20, Prioritized()), buffer(20)))
-        with pytest.raises(ConfigError, match="`progress` in \\[0, 1\\] is needed"):
-            mixed.sample(4)
+        with pytest.raises(ConfigError, match="`progress` must be in"):
+            mixed.sample(4, progress=1.5)
         assert mixed.sample(4, progress=0.5).x.shape == (4,)
 
 
@@ -173,46 +174,57 @@ class TestFeedback:
                 mixed.update_priorities(feedback, np.zeros(np.shape(ids)))
 
 
-class TestRefusals:
-    def test_buffers(self):
-        with pytest.raises(ConfigError, match="`buffers` must hold two or more ReplayBuffers"):
-            MixedReplay([buffer(3)])
+def of_transforms(transforms):
+    parts = [ReplayBuffer(3, transition(), transforms=one) for one in transforms]
+    for part in parts:
+        part.add(obs=0, reward=0, next_obs=0, terminated=False, truncated=False)
+    return lambda: MixedReplay(parts).sample(4)
 
-    @pytest.mark.parametrize("shares", [(1,), (1, 0), (1, -1), (1, float("nan")), (1, float("inf"))])
-    def test_shares(self, shares):
-        with pytest.raises(ConfigError, match="`shares` must be one positive number for each of the 2 buffers"):
-            MixedReplay([buffer(3), buffer(3)], shares)
 
-    def test_fields(self):
-        with pytest.raises(FieldError, match=r"must have the same fields, but buffer 0 has .* and buffer 1 has "):
-            MixedReplay([buffer(3), buffer(3, fields={"x": Field((), np.int64)})])
+def of_stacks():
+    fields = {name: {"a": (Field((3,)),)} for name in ("obs", "next_obs")}
+    parts = [ReplayBuffer(3, fields, transforms=[FrameStack(k)], episodes="manual") for k in (2, 4)]
+    for part in parts:
+        part.add(obs={"a": (np.zeros(3),)}, next_obs={"a": (np.zeros(3),)})
+    MixedReplay(parts).sample(4)
 
-    def test_a_field_of_the_columns_name(self):
-        parts = [ReplayBuffer(3, {"source": Field()}) for _ in range(2)]
-        with pytest.raises(FieldError, match="makes the column `source` itself"):
-            MixedReplay(parts)
 
-    def test_replicas(self):
-        with pytest.raises(ConfigError, match="same `replicas`, but buffer 0 has None and buffer 1 has 2"):
-            MixedReplay([buffer(3), buffer(3, replicas=2)])
+def two(shares=None, **more):
+    return MixedReplay([buffer(3), buffer(3, **more)], shares)
 
-    def test_transforms(self):
-        names = ("reward", "next_obs", "terminated", "truncated")
-        fields = {name: Field((), bool if name.endswith("ted") else np.float32) for name in names}
-        parts = [ReplayBuffer(3, fields, transforms=transforms) for transforms in ((), (NStep(),))]
-        for part in parts:
-            part.add(reward=0, next_obs=0, terminated=False, truncated=False)
-        with pytest.raises(FieldError, match=r"must have the same columns, .* use equal transforms"):
-            MixedReplay(parts).sample(4)
 
-    def test_stacks_of_other_lengths(self):
-        fields = {name: {"a": (Field((3,)),)} for name in ("obs", "next_obs")}
-        parts = [ReplayBuffer(3, fields, transforms=[FrameStack(length)]) for length in (2, 4)]
-        for part in parts:
-            part.add(obs={"a": (np.zeros(3),)}, next_obs={"a": (np.zeros(3),)})
-        with pytest.raises(FieldError, match=r"the column `obs.a.0` has another shape .* use equal transforms"):
-            MixedReplay(parts).sample(4)
+ROW = {"source": [2], "id": [0]}
+REFUSED = [
+    (ConfigError, "`buffers` must hold two or more ReplayBuffers", lambda: MixedReplay([buffer(3)])),
+    *(
+        (ConfigError, f"`shares` must be one positive number for each of the 2 ... {s}", lambda s=s: two(s))
+        for s in ((1,), (1, 0), (1, -1), (1, float("nan")), (1, float("inf")), 0.5, ("a", "b"))
+    ),
+    (ConfigError, "`shares` must be numbers whose sum is finite ... 1e+308", lambda: two((1e308, 1e308))),
+    (FieldError, "same fields, but buffer 0 has", lambda: two(fields={"x": Field((), np.int64)})),
+    (FieldError, "column `source` itself", lambda: MixedReplay([ReplayBuffer(3, {"source": Field()}) for _ in "ab"])),
+    (ConfigError, "same `replicas`, but buffer 0 has None and buffer 1 has 2", lambda: two(replicas=2)),
+    (FieldError, "same columns ... use equal transforms", of_transforms([(), (NStep(),)])),
+    (FieldError, "the column `obs.a.0` has another shape ... use equal transforms", of_stacks),
+    (IdError, "`source` must be 0 to 1, the buffers' places", lambda: two().update_priorities(ROW, [1.0])),
+    (ShapeError, "one shape, but got (1,) and (2,)", lambda: two().probabilities([0], [0, 1], batch_size=2)),
+    *(
+        (
+            FieldError,
+            "`batch` must hold the columns `source` and `id`",
+            lambda batch=batch: two().update_priorities(batch, [1]),
+        )
+        for batch in ([0], {"id": [0]})
+    ),
+]
 
+
+@pytest.mark.parametrize(("error", "words", "call"), cases(REFUSED))
+def test_what_cannot_be_mixed(error, words, call):
+    refused(error, words, call)
+
+
+class TestTooLittle:
     def test_an_empty_buffer_draws_nothing_from_the_others(self):
         mixed, twin = MixedReplay([buffer(9), buffer(0)]), buffer(9)
         with pytest.raises(EmptyBufferError, match="buffer 1 of the MixedReplay is empty; add at least one step"):
@@ -230,21 +242,11 @@ class TestRefusals:
         for _ in range(3):
             with pytest.raises(EmptyBufferError):
                 mixed.sample(4)
-        assert first.can_sample(10)
-        assert not first.can_sample(11)
         second.extend(x=np.zeros(5, int))
-        assert second.can_sample(2)
         drawn = mixed.sample(4)
         assert drawn.source.tolist() == [0, 0, 1, 1]
         assert drawn.id[:2].tolist() == [0, 1]
         assert first.stats().samples == 2
-
-    def test_places(self):
-        mixed = MixedReplay([buffer(3), buffer(3)])
-        with pytest.raises(IdError, match="`source` must be 0 to 1, the buffers' places, but got "):
-            mixed.update_priorities({"source": [2], "id": [0]}, [1.0])
-        with pytest.raises(ShapeError, match=r"`source` and `id` must have one shape, but got \(1,\) and \(2,\)"):
-            mixed.probabilities([0], [0, 1], batch_size=2)
 
 
 def test_repr():
@@ -253,16 +255,13 @@ def test_repr():
 
 
 def test_a_queue_gives_nothing_where_another_buffer_refuses():
-    queue, prioritized = buffer(6, Queue()), buffer(6, Prioritized())  # β's schedule asks for progress
+    queue, prioritized = buffer(6, Queue()), buffer(6, Prioritized())
     for mixed in (MixedReplay((queue, prioritized)), MixedReplay((prioritized, queue))):
         with pytest.raises(ConfigError, match="progress"):
-            mixed.sample(4)
-    named = {name: Field() for name in ("obs", "reward", "next_obs")} | {
-        name: Field((), np.bool_) for name in ("terminated", "truncated")
-    }
-    further, other = (ReplayBuffer(9, named, sampler=Queue(), transforms=one) for one in ((), [NStep(2)]))
+            mixed.sample(4, progress=1.5)
+    further, other = (ReplayBuffer(9, transition(), sampler=Queue(), transforms=one) for one in ((), [NStep(2)]))
     for part in (further, other):
-        part.extend(**{name: np.zeros(6, one.dtype) for name, one in named.items()})
+        part.extend(**{name: np.zeros(6, one.dtype) for name, one in transition().items()})
     with pytest.raises(FieldError, match="use equal transforms"):
         MixedReplay((further, other)).sample(4)
     assert [part.sample(2).id.tolist() for part in (queue, further, other)] == [[0, 1]] * 3

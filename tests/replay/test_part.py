@@ -1,4 +1,4 @@
-"""Some replicas of a buffer go on as they would have in the whole."""
+"""Some replicas of a buffer continue as they would have in the whole."""
 
 from dataclasses import dataclass
 
@@ -17,21 +17,16 @@ from replaylab.replay import (
     ShuffledEpochs,
     Uniform,
 )
+from tests.replay.buffers import transition
 
-FIELDS = {
-    "obs": Field((2,)),
-    "next_obs": Field((2,)),
-    "reward": Field(),
-    "terminated": Field((), bool),
-    "truncated": Field((), bool),
-}
+FIELDS = transition(Field((2,)))
 
 
 @dataclass(frozen=True)
 class Fresh(CustomSampler):
     """A sampler of the user's, with random streams and a record in Python."""
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         wanted = 1.0 / (1.0 + view.replay_counts)
         return wanted / wanted.sum()
 

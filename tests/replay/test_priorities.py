@@ -1,4 +1,4 @@
-"""A replay without fields: the laws, ids and feedback of a buffer, over slots that somebody else stores."""
+"""A replay without fields: the distributions, ids and feedback of a buffer, over slots that somebody else stores."""
 
 import copy
 import pickle
@@ -9,51 +9,28 @@ import pytest
 from replaylab import _core
 from replaylab.errors import ConfigError, EmptyBufferError, IdError, ShapeError, SnapshotError
 from replaylab.replay import (
-    AntiPrioritized,
     Assigned,
-    Combined,
     Dispersed,
     Field,
-    Geometric,
     LaBER,
     Linear,
-    Mixture,
-    Online,
     Oracle,
-    Permuted,
     Priorities,
     Prioritized,
     RankBased,
-    Recency,
     ReplayBuffer,
     Reservoir,
-    ReverseSweep,
-    ShuffledEpochs,
     Sticky,
     Uniform,
 )
-from tests.replay.laws.chi2 import assert_law
+from tests.replay.buffers import FLAGS
+from tests.replay.guarantees.chi2 import assert_distribution
+from tests.replay.guarantees.test_conformance import EVERY, kind_of
 
-ORDERLESS = [
-    Uniform(),
-    Uniform(replace=False),
-    Prioritized(beta=0.4),
-    RankBased(beta=0.4),
-    AntiPrioritized(beta=0.4),
-    Permuted(beta=0.4),
-    ShuffledEpochs(),
-    Mixture((Uniform(), Prioritized(beta=0.4))),
-]
-ORDERED = [
-    Recency(eta=0.9, least=5, burst=4),
-    Geometric(expected_age=10.0),
-    Combined(),
-    Online(),
-    ReverseSweep(stride=3),
-    Sticky(),
-    Dispersed(beta=0.4),
-    Prioritized(beta=0.4, block_length=4),
-]
+IN_CORE = [sampler for sampler in EVERY if sampler.in_core]
+ORDERLESS = [sampler for sampler in IN_CORE if not sampler.needs_order]
+CONSTANT = [sampler for sampler in ORDERLESS if sampler.has_closed_form and not isinstance(sampler, Sticky)]
+"""Those whose sampling distribution is the same for every batch."""
 C, E = 37, 3
 
 
@@ -65,22 +42,21 @@ def same(mine, theirs):
 class TestLikeABuffer:
     """With one seed and the same calls, every draw is that of a buffer with rows, bit for bit."""
 
-    @pytest.mark.parametrize("sampler", [*ORDERLESS, *ORDERED], ids=repr)
+    @pytest.mark.parametrize("sampler", IN_CORE, ids=kind_of)
     @pytest.mark.parametrize("num_envs", [None, E])
-    def test_draws_laws_and_feedback(self, sampler, num_envs):
+    def test_draws_distributions_and_feedback(self, sampler, num_envs):
         rng = np.random.default_rng(0)
-        ends = {"terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
         given = {"sampler": sampler, "num_envs": num_envs, "seed": 3, "count_replays": True}
-        theirs, mine = ReplayBuffer(C, {"x": Field()} | ends, **given), Priorities(C, **given)
+        theirs, mine = ReplayBuffer(C, {"x": Field()} | FLAGS, **given), Priorities(C, **given)
         leading = () if num_envs is None else (num_envs,)
         for _ in range(12):
-            flags = {name: rng.random((7, *leading)) < 0.2 for name in ends}
-            ids = theirs.extend(x=np.zeros((7, *leading)), **flags)
-            np.testing.assert_array_equal(mine.extend(7, **flags), ids)
+            flags = {name: rng.random((9, *leading)) < 0.2 for name in FLAGS}
+            ids = theirs.extend(x=np.zeros((9, *leading)), **flags)
+            np.testing.assert_array_equal(mine.extend(9, **flags), ids)
             one = {name: flag[0] for name, flag in flags.items()}
             np.testing.assert_array_equal(mine.add(**one), theirs.add(x=np.zeros(leading), **one))
-            drawn = theirs.sample(8)
-            batch = mine.sample(8)
+            drawn = theirs.sample(8, progress=0.5)
+            batch = mine.sample(8, progress=0.5)
             same(batch, drawn)
             np.testing.assert_array_equal(batch.slot, drawn.id % C)
             errors = rng.normal(size=drawn.id.shape)
@@ -91,10 +67,12 @@ class TestLikeABuffer:
             )
         np.testing.assert_array_equal(mine.stored_ids(), theirs.stored_ids()[0])
         np.testing.assert_array_equal(mine.replay_counts(), theirs.replay_counts()[0])
-        assert repr(mine.stats(batch_size=8)) == repr(theirs.stats(batch_size=8))
-        if sampler.has_law:
-            law = mine.probabilities(mine.stored_ids(), batch_size=8)
-            np.testing.assert_array_equal(law, theirs.probabilities(theirs.stored_ids()[0], batch_size=8))
+        assert repr(mine.stats(batch_size=8, progress=0.5)) == repr(theirs.stats(batch_size=8, progress=0.5))
+        if sampler.has_closed_form:
+            distribution = mine.probabilities(mine.stored_ids(), batch_size=8, progress=0.5)
+            np.testing.assert_array_equal(
+                distribution, theirs.probabilities(theirs.stored_ids()[0], batch_size=8, progress=0.5)
+            )
 
     def test_not_a_byte_for_a_row(self):
         rows = 10_000
@@ -104,14 +82,14 @@ class TestLikeABuffer:
             there = ReplayBuffer(rows, one, sampler=sampler).nbytes
             assert there - Priorities(rows, sampler=sampler).nbytes == rows + 1
 
-    def test_where_and_ends_are_told_of_some(self):
+    def test_where_and_ends_are_reported_of_some(self):
         priorities = Priorities(C, num_envs=E, sampler=Dispersed(beta=0.4), seed=0)
         assert priorities.add(where=[True, False, True]).tolist() == [0, -1, 1]
         assert priorities.add(terminated=[True, False, False]).tolist() == [2, 3, 4]
         priorities.end_episode([False, False, True])
         assert priorities.extend(2).tolist() == [[5, 6, 7], [8, 9, 10]]
-        state = priorities._core.state()
-        assert len({*state["replica0.episode_of"][:11].tolist()}) == 5  # three, one that began anew, one that ended
+        state = priorities._parts.core.state()
+        assert len({*state["replica0.episode_of"][:11].tolist()}) == 5  # three, one that began again, one that ended
 
     def test_clear(self):
         priorities = Priorities(C, seed=0)
@@ -123,8 +101,8 @@ class TestLikeABuffer:
     def test_a_schedule(self):
         priorities = Priorities(C, sampler=Prioritized(beta=Linear(0.0, 1.0)), seed=0)
         priorities.update_priorities(priorities.extend(C), np.arange(1.0, C + 1))
-        with pytest.raises(ConfigError, match="`progress`"):
-            priorities.sample(4)
+        with pytest.warns(UserWarning, match=r"start value 0\.0 because `progress` was not passed"):
+            assert (priorities.sample(4).weight == 1.0).all()
         assert (priorities.sample(4, progress=0.0).weight == 1.0).all()
         assert (priorities.sample(64, progress=1.0).weight < 1.0).any()
 
@@ -145,24 +123,24 @@ class TestAssigned:
             assert found == sum(one in there for one in some.tolist())
         return priorities, lies
 
-    @pytest.mark.parametrize("sampler", ORDERLESS, ids=repr)
-    def test_the_law(self, sampler):
+    @pytest.mark.parametrize("sampler", CONSTANT, ids=kind_of)
+    def test_the_distribution(self, sampler):
         """At most two comparisons, each at a rate of false alarms of 1e-9."""
         priorities, lies = self.filled(sampler)
         ids = priorities.stored_ids()
         assert sorted(lies.values()) == ids.tolist()
-        law = priorities.probabilities(ids, batch_size=8)
+        distribution = priorities.probabilities(ids, batch_size=8, progress=0.5)
         slot_of = {one: slot for slot, one in lies.items()}
         counts = np.zeros(len(ids), np.int64)
         for _ in range(2000):
-            batch = priorities.sample(8)
+            batch = priorities.sample(8, progress=0.5)
             assert [slot_of[one] for one in batch.id.tolist()] == batch.slot.tolist()
             counts += np.bincount(np.searchsorted(ids, batch.id), minlength=len(ids))
-        assert_law(counts, law)
+        assert_distribution(counts, distribution)
         gone = np.setdiff1d(np.arange(priorities.next_id), ids)
-        assert not priorities.probabilities(gone, batch_size=8).any()
+        assert not priorities.probabilities(gone, batch_size=8, progress=0.5).any()
 
-    def test_weights_are_those_of_the_law(self):
+    def test_weights_are_those_of_the_distribution(self):
         priorities, _ = self.filled(Prioritized(beta=0.4, normalize="none"))
         batch = priorities.sample(16)
         np.testing.assert_array_equal(batch.probability, priorities.probabilities(batch.id))
@@ -265,19 +243,19 @@ class TestSaving:
     )
     def test_tables_that_nothing_wrote(self, name, wrong):
         priorities = self.made("assigned")
-        state = priorities._core.state()
+        state = priorities._parts.core.state()
         state[f"replica0.{name}"] = np.array(wrong, np.int64)
         with pytest.raises(SnapshotError):
-            self.made("assigned")._core.restore(state)
+            self.made("assigned")._parts.core.restore(state)
 
 
 class TestRefusals:
     @pytest.mark.parametrize("sampler", [LaBER(len), Oracle(len)], ids=["LaBER", "Oracle"])
     def test_samplers_that_look_at_rows(self, sampler):
-        with pytest.raises(ConfigError, match="looks at rows, of which Priorities has none"):
+        with pytest.raises(ConfigError, match="needs rows, which Priorities does not have"):
             Priorities(C, sampler=sampler)
 
-    @pytest.mark.parametrize("sampler", [one for one in ORDERED if one.needs_order], ids=repr)
+    @pytest.mark.parametrize("sampler", [one for one in IN_CORE if one.needs_order], ids=kind_of)
     def test_no_order(self, sampler):
         with pytest.raises(ConfigError, match=r"needs the order of the steps, which Assigned\(\) does not keep"):
             Priorities(C, sampler=sampler, retention=Assigned())

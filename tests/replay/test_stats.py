@@ -9,34 +9,24 @@ import pytest
 from replaylab.errors import ConfigError
 from replaylab.replay import (
     LAP,
-    AntiPrioritized,
     Blocks,
-    Combined,
-    CustomSampler,
-    Dispersed,
     Field,
-    Geometric,
     Greedy,
-    LaBER,
     Mixture,
-    Online,
-    Oracle,
-    Permuted,
     Prioritized,
-    Queue,
     RankBased,
     Recency,
-    ReLo,
     ReplayBuffer,
     ReplayStats,
     Reservoir,
-    ReverseSweep,
     Sequence,
     ShuffledEpochs,
     SlidingWindow,
-    Sticky,
     Uniform,
 )
+from tests.given import priorities_or_errors
+from tests.replay.buffers import FLAGS
+from tests.replay.guarantees.test_conformance import ONCE, SAMPLERS, Fresh, kind_of
 
 X = {"x": Field()}
 
@@ -48,7 +38,7 @@ def make(capacity, sampler=None, steps=0, **options):
 
 
 class TestByHand:
-    def test_the_law(self):
+    def test_the_distribution(self):
         """Priorities 1, 2, 3, 4 of steps of age 3, 2, 1, 0: P = 0.1, 0.2, 0.3, 0.4."""
         buffer = make(10, Prioritized(alpha=1.0), 4)
         buffer.update_priorities(np.arange(4), priority=np.array([1.0, 2.0, 3.0, 4.0]))
@@ -155,41 +145,18 @@ class TestByHand:
         assert stats.mean_drawn_age == pytest.approx(0.3 * 3 + 0.7 * 1)
 
 
-@dataclasses.dataclass(frozen=True)
-class Newer(CustomSampler):
-    def law(self, view, batch_size):
-        wanted = view.ids + 1.0
-        return wanted / wanted.sum()
-
-
-SAMPLERS = [
-    Online(),
-    Uniform(),
-    Uniform(replace=False),
-    Combined(),
-    ShuffledEpochs(),
-    SlidingWindow(),
-    Recency(eta=0.99, least=3),
-    Geometric(5.0),
-    ReverseSweep(),
-    Blocks(2),
-    Sticky(),
-    Prioritized(),
-    AntiPrioritized(),
-    Permuted(),
-    LAP(),
-    RankBased(),
-    Greedy(),
-    Mixture((Uniform(), Prioritized())),
-    Oracle(lambda ids: ids % 3),
-    Newer(),
+ASKED = [Blocks(2)] + [
+    sampler
+    for sampler in (*SAMPLERS, *ONCE)
+    if not isinstance(sampler, (Blocks, Fresh)) and not getattr(sampler, "distinct", False)
 ]
+LAWFUL = [sampler for sampler in ASKED if sampler.has_closed_form]
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("sampler", LAWFUL, ids=kind_of)
 @pytest.mark.parametrize("replicas", [None, 2])
 def test_every_sampler(sampler, replicas):
-    """Against the law that the buffer states, after feedback and a wrap-around."""
+    """Against the sampling distribution that the buffer states, after feedback and a wrap-around."""
     buffer = ReplayBuffer(20, X, sampler=sampler, replicas=replicas, count_replays=True, seed=0)
     lead = () if replicas is None else (replicas,)
     drawn = np.zeros((replicas or 1, 50), np.int64)
@@ -202,11 +169,11 @@ def test_every_sampler(sampler, replicas):
             np.add.at(counts, ids, 1)
     stats = buffer.stats(batch_size=4, progress=0.5)
     ids = np.broadcast_to(np.arange(25, 45), (*lead, 20))
-    law = buffer.probabilities(ids, batch_size=4, progress=0.5)
-    np.testing.assert_allclose(stats.effective_size, 1 / (law**2).sum(-1))
-    np.testing.assert_allclose(stats.mean_drawn_age, law @ np.arange(20)[::-1])
+    distribution = buffer.probabilities(ids, batch_size=4, progress=0.5)
+    np.testing.assert_allclose(stats.effective_size, 1 / (distribution**2).sum(-1))
+    np.testing.assert_allclose(stats.mean_drawn_age, distribution @ np.arange(20)[::-1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        np.testing.assert_allclose(stats.entropy, -np.nansum(law * np.log(law), -1), atol=1e-12)
+        np.testing.assert_allclose(stats.entropy, -np.nansum(distribution * np.log(distribution), -1), atol=1e-12)
     np.testing.assert_array_equal(np.reshape(stats.samples, -1), drawn.sum(-1))
     np.testing.assert_allclose(np.reshape(stats.mean_replays, -1), drawn[:, 25:45].mean(-1))
     np.testing.assert_array_equal(np.reshape(stats.max_replays, -1), drawn[:, 25:45].max(-1))
@@ -250,26 +217,11 @@ def test_asking_changes_nothing():
     np.testing.assert_array_equal(buffers[0].sample(6, progress=0.5).id, buffers[1].sample(6, progress=0.5).id)
 
 
-EVERY = [
-    *SAMPLERS,
-    SlidingWindow(),
-    Combined(mode="replace"),
-    Geometric(50.0),
-    Queue(),
-    ReLo(),
-    Dispersed(),
-    LaBER(lambda pool: pool.id % 5 + 1.0),
-    Prioritized(new_steps="largest_ever"),
-    Mixture((Uniform(), RankBased())),
-]
-FLAGS = {name: Field((), bool) for name in ("terminated", "truncated")}
-
-
 @pytest.mark.parametrize("replicas", [None, 2])
 @pytest.mark.parametrize("transforms", [(), (Sequence(3, 1, 1),)], ids=["steps", "sequences"])
-@pytest.mark.parametrize("sampler", EVERY, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("sampler", ASKED, ids=kind_of)
 def test_whatever_is_asked_of_whichever_sampler(sampler, transforms, replicas):
-    """Figures, laws and words, of an empty buffer, a full one and one whose priorities are zero."""
+    """Figures, sampling distributions and words, of an empty buffer, a full one and one whose priorities are zero."""
     if transforms and not sampler.draws_sequences:
         return
     options = {"sampler": sampler, "transforms": transforms, "replicas": replicas, "count_replays": True, "seed": 0}
@@ -279,21 +231,21 @@ def test_whatever_is_asked_of_whichever_sampler(sampler, transforms, replicas):
     def look(stored):
         for asked in ({}, {"batch_size": 2}, {"batch_size": 2, "progress": 0.5}):
             stats = buffer.stats(**asked)
-            if not sampler.has_law:
+            if not sampler.has_closed_form:
                 assert stats.effective_size is stats.entropy is stats.evenness is stats.mean_drawn_age is None
             assert (stats.effective_size is None) == (stats.entropy is None)
             assert np.shape(stats.size) == lead
             assert repr(stats)
-        assert stats.effective_size is not None or not sampler.has_law
+        assert stats.effective_size is not None or not sampler.has_closed_form
         assert type(sampler).__name__ in repr(buffer)
         assert buffer._repr_html_()
         ids = np.broadcast_to(np.arange(max(0, stored - 20), stored), (*lead, min(stored, 20)))
-        if sampler.has_law:
-            law = buffer.probabilities(ids, batch_size=2, progress=0.5)
-            assert np.isfinite(law).all()
-            assert law.shape == ids.shape
-            return law.sum(-1)
-        with pytest.raises(ConfigError, match="has no exact law of one row"):
+        if sampler.has_closed_form:
+            distribution = buffer.probabilities(ids, batch_size=2, progress=0.5)
+            assert np.isfinite(distribution).all()
+            assert distribution.shape == ids.shape
+            return distribution.sum(-1)
+        with pytest.raises(ConfigError, match="has no closed form of its sampling probability"):
             buffer.probabilities(ids, batch_size=2, progress=0.5)
         return np.ones(lead)
 
@@ -305,7 +257,7 @@ def test_whatever_is_asked_of_whichever_sampler(sampler, transforms, replicas):
         np.testing.assert_allclose(look(ids.max() + 1), 1.0)
         if steps > 1:
             assert buffer.sample(2, progress=0.5).id.shape[-1] == sampler.rows(2)
-    buffer.update_priorities(ids, priority=np.zeros(ids.shape))
+    buffer.update_priorities(ids, **priorities_or_errors(sampler, np.zeros(ids.shape)))
     look(31)
 
 

@@ -22,8 +22,8 @@ class ToyReplay:
         self.resets = np.zeros((replicas or 1, num_envs or 1), bool)  # environments whose next step is a reset
         self.feedback, self.rng = [], np.random.default_rng(seed)
 
-    size = property(lambda self: self._told([len(kept) for kept in self.kept]))
-    next_id = property(lambda self: self._told(self.next_ids))
+    size = property(lambda self: self._reported([len(kept) for kept in self.kept]))
+    next_id = property(lambda self: self._reported(self.next_ids))
 
     def __len__(self):
         return min(map(len, self.kept))
@@ -63,9 +63,9 @@ class ToyReplay:
         drawn = [[kept[i] for i in self.rng.integers(len(kept), size=batch_size)] for kept in self.kept]
         columns = {name: np.array([[step[name] for _, step in row] for row in drawn]) for name in self.fields}
         columns["id"] = np.array([[number for number, _ in row] for row in drawn])
-        columns["probability"] = self.probabilities(self._told(columns["id"])).reshape(columns["id"].shape)
+        columns["probability"] = self.probabilities(self._reported(columns["id"])).reshape(columns["id"].shape)
         columns["weight"] = np.ones(columns["id"].shape, np.float32)
-        return Batch({name: self._told(column) for name, column in columns.items()})
+        return Batch({name: self._reported(column) for name, column in columns.items()})
 
     def update_priorities(self, ids, td_error=None, *, priority=None):
         self.feedback.append((ids, td_error, priority))
@@ -75,10 +75,10 @@ class ToyReplay:
         rows = np.asarray(ids).reshape(len(self.kept), -1)
         if (rows >= self.next_ids[:, None]).any():
             raise IdError("the toy never gave this id out")
-        law = [
+        distribution = [
             np.isin(row, [n for n, _ in kept]) / max(len(kept), 1) for row, kept in zip(rows, self.kept, strict=True)
         ]
-        return np.array(law).reshape(np.shape(ids))
+        return np.array(distribution).reshape(np.shape(ids))
 
     def stats(self, *, batch_size=None, progress=None):
         return SimpleNamespace(size=self.size, capacity=self.capacity, added=self.next_id)
@@ -87,14 +87,14 @@ class ToyReplay:
         Path(path).mkdir(parents=True, exist_ok=True)
         (Path(path) / "toy.pickle").write_bytes(pickle.dumps(self.__dict__))
 
-    def _told(self, values):
+    def _reported(self, values):
         return np.asarray(values) if self.replicas is not None else np.asarray(values)[0]
 
 
 class SavingToyReplay(ToyReplay):
     """One that can go back to what it saved."""
 
-    def restore(self, path):
+    def restore(self, path, *, continue_episodes=None):
         self.__dict__.update(pickle.loads((Path(path) / "toy.pickle").read_bytes()))
 
 

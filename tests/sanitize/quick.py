@@ -1,4 +1,4 @@
-"""A pytest plugin: a sanitizer looks at what a draw touches, not at its law, so fewer draws do."""
+"""A pytest plugin: a sanitizer looks at what a draw touches, not at its sampling distribution, so fewer draws do."""
 
 from replaylab.testing import SamplerTestCase
 
@@ -6,7 +6,7 @@ compare = SamplerTestCase.compare
 
 
 def compare_few(self, *args):
-    """Compare a tenth of the batches with the law."""
+    """Compare a tenth of the batches with the sampling distribution."""
     self.batches = min(self.batches, 80)
     compare(self, *args)
 

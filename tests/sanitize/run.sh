@@ -2,7 +2,7 @@
 # Runs tests of the core built with sanitizers; any report fails.   Usage: run.sh PYTHON [JOBS]
 #
 #   address   AddressSanitizer and UndefinedBehaviorSanitizer: tests/replay, and of tests/learners and tests/envs those of
-#             what is in the core, but for the slow tests
+#             what is in the core, except for the slow tests
 #   thread    ThreadSanitizer: the tests of several threads, the slow ones too
 #
 # Neither runs the tests marked `no_sanitizer`: they measure memory or time, of which a sanitizer takes its own, or kill
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 python=$1 jobs=${2:-2}
 root=$PWD/build/sanitize
 cxx=${CXX:-c++}
-threads=(tests/replay/threads/test_law_9_threads.py)
+threads=(tests/replay/threads/test_threads.py)
 for file in tests/replay/*/test_*thread*.py tests/replay/test_*prefetch*.py; do
     if [[ -e $file && $file != "${threads[0]}" ]]; then threads+=("$file"); fi
 done

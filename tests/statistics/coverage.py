@@ -1,11 +1,11 @@
-"""How often the intervals hold the true value, in simulated studies; the table of docs/explanation/statistics.md.
+"""How often the intervals hold the true value in simulated studies: docs/explanation/statistics-appendix.md.
 
     python -m tests.statistics.coverage            # all of it: 2,000 studies a cell, two minutes
     python -m tests.statistics.coverage 200        # a look
 
-Runs are drawn through a normal copula, so that the two runs of a seed correlate: each law below is a function of a
-standard normal number, and the numbers of a seed correlate by ``RHO``. A cell of the table is a law for a level, or
-two laws for a paired difference; the truth is the IQM of the law itself.
+Runs are drawn through a normal copula, so that the two runs of a seed correlate: each distribution below is a function
+of a standard normal number, and the numbers of a seed correlate by ``RHO``. A cell of the table is a distribution for a
+level, or two guarantees for a paired difference; the truth is the IQM of the sampling distribution itself.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ RESAMPLES = 1_000
 def lost_and_won(share: float) -> Callable[[Floats], Floats]:
     """CartPole as it comes: a share of runs near 120, the others near 470 and never above 500."""
 
-    def law(z: Floats) -> Floats:
+    def distribution(z: Floats) -> Floats:
         u = np.clip(stats.norm.cdf(z), 1e-9, 1 - 1e-9)
         low = 120 + 40 * stats.norm.ppf(np.clip(u / share, 1e-9, 1 - 1e-9))
         high = 470 + 30 * stats.norm.ppf(np.clip((u - share) / (1 - share), 1e-9, 1 - 1e-9))
         return np.where(u < share, low, np.minimum(high, 500))
 
-    return law
+    return distribution
 
 
-LAWS: dict[str, Callable[[Floats], Floats]] = {
+DISTRIBUTIONS: dict[str, Callable[[Floats], Floats]] = {
     "normal": lambda z: z,
     "lognormal": np.exp,
     "t, 3 degrees": lambda z: stats.t.ppf(stats.norm.cdf(z), 3),
@@ -48,7 +48,7 @@ LAWS: dict[str, Callable[[Floats], Floats]] = {
     "30 % lost": lost_and_won(0.3),
 }
 
-LEVELS: list[Sequence[str]] = [*([law] for law in LAWS), ["ceiling", "half lost", "ceiling"]]
+LEVELS: list[Sequence[str]] = [*([distribution] for distribution in DISTRIBUTIONS), ["ceiling", "half lost", "ceiling"]]
 DIFFERENCES: list[tuple[Sequence[str], Sequence[str]]] = [
     (["normal"], ["normal"]),
     (["lognormal"], ["t, 3 degrees"]),
@@ -60,16 +60,16 @@ DIFFERENCES: list[tuple[Sequence[str], Sequence[str]]] = [
 ]
 
 
-def true_iqm(laws: Sequence[str]) -> float:
-    """The IQM of the laws' even mixture, by 400,000 quantiles of each."""
+def true_iqm(distributions: Sequence[str]) -> float:
+    """The IQM of the sampling distributions' even mixture, by 400,000 quantiles of each."""
     z = stats.norm.ppf((np.arange(400_000) + 0.5) / 400_000)
-    return float(pooled_iqm(np.column_stack([LAWS[law](z) for law in laws])))
+    return float(pooled_iqm(np.column_stack([DISTRIBUTIONS[distribution](z) for distribution in distributions])))
 
 
-def draw(laws: Sequence[str], shared: Floats, rng: np.random.Generator) -> Floats:
+def draw(distributions: Sequence[str], shared: Floats, rng: np.random.Generator) -> Floats:
     """Runs (N, M), correlated through what the seed shares."""
     z = np.sqrt(RHO) * shared + np.sqrt(1 - RHO) * rng.normal(size=shared.shape)
-    return np.column_stack([LAWS[law](z[:, m]) for m, law in enumerate(laws)])
+    return np.column_stack([DISTRIBUTIONS[distribution](z[:, m]) for m, distribution in enumerate(distributions)])
 
 
 def coverage(treated: Sequence[str], baseline: Sequence[str] | None, runs: int, studies: int) -> tuple[float, float]:
@@ -79,7 +79,7 @@ def coverage(treated: Sequence[str], baseline: Sequence[str] | None, runs: int, 
     held = [0, 0]
     for _ in range(studies):
         shared = rng.normal(size=(runs, len(treated)))
-        groups = [draw(laws, shared, rng) for laws in (treated, baseline) if laws]
+        groups = [draw(distributions, shared, rng) for distributions in (treated, baseline) if distributions]
         statistic = iqm_difference if baseline else pooled_iqm
         samples = resample(statistic, *groups, resamples=RESAMPLES, rng=rng)
         for i, calibrated in enumerate((True, False)):
@@ -92,7 +92,7 @@ def coverage(treated: Sequence[str], baseline: Sequence[str] | None, runs: int, 
 def main(studies: int) -> None:
     """Print the table."""
     print("| what | 5 seeds | 10 seeds | 30 seeds |\n|---|---|---|---|")
-    for treated, baseline in [*((law, None) for law in LEVELS), *DIFFERENCES]:
+    for treated, baseline in [*((distribution, None) for distribution in LEVELS), *DIFFERENCES]:
         name = ", ".join(treated) + (f" − {', '.join(baseline)}" if baseline else "")
         cells = [coverage(treated, baseline, runs, studies) for runs in SEEDS]
         print(f"| {name} |", " | ".join(f"{100 * new:.1f} ({100 * old:.1f})" for new, old in cells), "|", flush=True)

@@ -1,14 +1,19 @@
 """How often the whole decision of a study with one primary contrast is wrong, by simulated studies of known truth.
 
 A study has seven arms (S1, T1, Z1, S8, T8, Z8, U1) on two environments. Each seed adds something to all arms of an
-environment; arms have spreads of their own, up to 1 : 5, and runs are normal, skewed, or of two kinds (solved or not).
+environment; arms have their own spreads, up to 1 : 5, and runs are normal, skewed, or of two kinds (solved or not).
 From the arms come the primary contrast D and the family, and from these what the study says.
 
     python -m tests.statistics.decision_procedure
 
-prints the table that docs/explanation/statistics.md shows, of 2,000 studies in each row.
+prints the table that docs/explanation/statistics-appendix.md shows, of 2,000 studies in each row, and
+
+    python -m tests.statistics.decision_procedure few
+
+the table of few seeds: one environment, and the distributions that were found to be the worst.
 """
 
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -36,7 +41,7 @@ SPREAD = 0.12
 
 
 class Truth(NamedTuple):
-    """A world: levels of arms (0 where not named) on each environment, and spreads (1 where not named)."""
+    """A world: levels of arms (0 where not named) on each of one or two environments, spreads (1 where not named)."""
 
     levels: tuple[Mapping[str, float], ...] = (MappingProxyType({}),) * 2
     spreads: Mapping[str, float] = MappingProxyType({})
@@ -59,14 +64,17 @@ class Rates(NamedTuple):
     """Any contrast of the family at or beyond its bound is called equivalent."""
 
 
-def weights() -> np.ndarray:
-    """Return the contrasts of a seed's arms, (K, environments, arms): D, D on each environment, and the others."""
+def weights(environments: int = ENVIRONMENTS) -> np.ndarray:
+    """Return the contrasts of a seed's arms, (K, environments, arms): D, D on each environment, and the others.
+
+    With one environment D is not asked again on it.
+    """
     rows = []
     for name, signs in CONTRASTS.items():
         row = np.array([signs.get(arm, 0.0) for arm in ARMS])
-        rows.append(np.stack([row, row]) / ENVIRONMENTS)
-        if name == "D":
-            rows += [np.stack([row * (e == k) for k in range(ENVIRONMENTS)]) for e in range(ENVIRONMENTS)]
+        rows.append(np.stack([row] * environments) / environments)
+        if name == "D" and environments > 1:
+            rows += [np.stack([row * (e == k) for k in range(environments)]) for e in range(environments)]
     return np.stack(rows)
 
 
@@ -76,6 +84,8 @@ def noise(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
         return 1.0 - rng.exponential(size=shape)
     if kind == "two kinds":  # nine of ten runs solve the task
         return (np.where(rng.random(shape) < 0.9, 0.1, -0.9) + 0.05 * rng.normal(size=shape)) / np.sqrt(0.09 + 0.0025)
+    if kind == "steady":  # one run in ten fails
+        return np.where(rng.random(shape) < 0.9, 0.1, -0.9) / 0.3
     return rng.normal(size=shape)
 
 
@@ -83,9 +93,10 @@ def contrasts(truth: Truth, studies: int, seeds: int, rng: np.random.Generator) 
     """Return contrasts (studies, seeds, K) of simulated runs, and their true values (K,)."""
     levels = np.array([[one.get(arm, 0.0) for arm in ARMS] for one in truth.levels])
     spreads = SPREAD * np.array([truth.spreads.get(arm, 1.0) for arm in ARMS])
-    runs = noise(truth.kind, (studies, seeds, ENVIRONMENTS, len(ARMS)), rng) * spreads
-    runs += levels + SPREAD * rng.normal(size=(studies, seeds, ENVIRONMENTS, 1))
-    flat = weights().reshape(len(weights()), -1)
+    environments = len(levels)
+    runs = noise(truth.kind, (studies, seeds, environments, len(ARMS)), rng) * spreads
+    runs += levels + SPREAD * rng.normal(size=(studies, seeds, environments, 1))
+    flat = weights(environments).reshape(-1, environments * len(ARMS))
     return runs.reshape(studies, seeds, -1) @ flat.T, flat @ levels.ravel()
 
 
@@ -133,6 +144,30 @@ TRUTHS = {
 }
 
 
+ONE_ARM = {"T8": 5.0}
+"""The arm that D counts most has five times the spread of the others."""
+
+FEW_SEEDS = (10, 20, 30, 60, 120)
+FEW_TRUTHS = {
+    "all arms alike, normal": Truth(({},)),
+    "one arm's spread × 5, normal": Truth(({},), ONE_ARM),
+    "one arm's spread × 5, skewed": Truth(({},), ONE_ARM, "skewed"),
+    "one arm's spread × 5, two kinds of runs": Truth(({},), ONE_ARM, "two kinds"),
+    "one arm's spread × 5, steady arms of which one run in ten fails": Truth(({},), ONE_ARM, "steady"),
+}
+"""All levels are equal, on one environment."""
+
+
+def few(studies: int = 2_000) -> None:
+    """Print the table of few seeds."""
+    print(f"| truth ({studies:,} studies) | " + " | ".join(f"{seeds} seeds" for seeds in FEW_SEEDS) + " |")
+    print("|---" * (1 + len(FEW_SEEDS)) + "|")
+    for name, truth in FEW_TRUTHS.items():
+        wrong = [rates(truth, studies=studies, seeds=seeds) for seeds in FEW_SEEDS]
+        cells = [f"{100 * r.primary_wrong:.1f} % ({100 * r.family_wrong:.1f} %)" for r in wrong]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
 def main(studies: int = 2_000, seeds: int = 120) -> None:
     """Print the table."""
     print(f"| truth ({studies:,} studies of {seeds} seeds) | D wrong | family wrong | D different | D equivalent | "
@@ -143,4 +178,4 @@ def main(studies: int = 2_000, seeds: int = 120) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    few() if sys.argv[1:] == ["few"] else main()

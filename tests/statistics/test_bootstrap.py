@@ -8,11 +8,11 @@ import pytest
 from replaylab import statistics as st
 from replaylab.statistics import bootstrap, interquartile_means
 from replaylab.statistics.resampling import resample, tail
-from tests.statistics.coverage import LAWS
+from tests.statistics.coverage import DISTRIBUTIONS
 
 
 def window_mean(samples, share):
-    """The mean of 200,001 quantiles of a finite law, by shares half to one and a half of ``share``."""
+    """The mean of 200,001 quantiles of a finite distribution, by shares half to one and a half of ``share``."""
     shares = np.linspace(0.5 * share, 1.5 * share, 200_001)
     return np.mean(np.quantile(samples, shares, method="inverted_cdf"))
 
@@ -55,13 +55,13 @@ def spreads(function):
     return found.std(axis=0, ddof=1).max() / np.diff(found).mean()
 
 
-@pytest.mark.parametrize("law", ["normal", "half lost", "30 % lost"])
+@pytest.mark.parametrize("distribution", ["normal", "half lost", "30 % lost"])
 @pytest.mark.parametrize("runs", [10, 14])
-def test_ends_stay_within_what_is_said(law, runs):
+def test_ends_stay_within_what_is_said(distribution, runs):
     """The larger of two ends' standard deviations over 12 seeds is above 2.4 times the truth with chance 1e-7 or so."""
     rng = np.random.default_rng(runs)
     for _ in range(3):
-        x, y = LAWS[law](rng.normal(size=(2, runs)))
+        x, y = DISTRIBUTIONS[distribution](rng.normal(size=(2, runs)))
         for function in (
             lambda seed, x=x: st.bootstrap_interval(x, seed=seed),
             lambda seed, x=x, y=y: st.paired_difference(x, y, seed=seed),
@@ -94,10 +94,10 @@ def test_almost_constant_runs():
 def test_no_more_is_drawn_than_is_needed():
     drawn = []
 
-    def draw(law):
+    def draw(distribution):
         def some(count):
             drawn.append(count)
-            return law(np.random.default_rng(len(drawn)).normal(size=count))
+            return distribution(np.random.default_rng(len(drawn)).normal(size=count))
 
         return some
 

@@ -1,4 +1,4 @@
-"""The intervals hold the true value as often as docs/explanation/statistics.md says."""
+"""The intervals hold the true value as often as docs/explanation/statistics-appendix.md says."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.statistics.coverage import DIFFERENCES, LEVELS, coverage
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [10, 30])
-@pytest.mark.parametrize("case", [*((law, None) for law in LEVELS), *DIFFERENCES], ids=str)
+@pytest.mark.parametrize("case", [*((distribution, None) for distribution in LEVELS), *DIFFERENCES], ids=str)
 def test_coverage(case, runs):
     """2,000 studies: a share near .95 has standard error .0049; 0.02 of true miss and 5 errors are allowed."""
     calibrated, _ = coverage(*case, runs=runs, studies=2_000)

@@ -17,7 +17,7 @@ NOISE = np.random.default_rng(1).normal(0, 1, size=30)
         (2, (-5, 5), "equivalent"),
         (20, (-5, 5), "higher"),
         (-20, (-5, 5), "lower"),
-        (0, (-0.01, 0.01), "undecided"),
+        (0, (-0.01, 0.01), "inconclusive"),
         (5, (-5, 5), "higher"),
     ],
 )
@@ -44,7 +44,7 @@ def test_at_the_bound_equivalence_is_rare():
 
 
 def test_power_of_normal_differences_is_near_the_t_tests():
-    """A pilot so large that it is the population; the IQM's test is a little weaker than the t test."""
+    """A pilot so large that it is the chunk; the IQM's test is a little weaker than the t test."""
     rng = np.random.default_rng(3)
     a, b = rng.normal(size=20_000) + rng.normal(0, np.sqrt(0.5), size=(2, 20_000))
     found = st.power(a, b, seeds=12, effect=1.0, studies=400, permutations=500)

@@ -43,7 +43,7 @@ def test_contrast_is_the_exact_sign_flip_test():
 
 
 def test_contrast_is_of_the_estimand_of_its_interval():
-    """A mean far from 0 with an IQM of 0: 30 seeds of a skewed law, where flips alone answer for the mean."""
+    """A mean far from 0 with an IQM of 0: 30 seeds of a skewed distribution, where flips alone answer for the mean."""
     each = np.exp(np.random.default_rng(3).normal(size=30))
     each -= st.interquartile_mean(each)
     each[:4] += 3.0

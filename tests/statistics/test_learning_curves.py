@@ -21,5 +21,5 @@ def test_on_grid_carries_the_newest_value_forward():
 
 def test_scores_are_0_and_1_at_their_ends():
     np.testing.assert_allclose(st.normalised_score([[-200.0, -100.0], [-150.0, 0.0]], -200, -100), [[0, 1], [0.5, 2]])
-    with pytest.raises(ConfigError, match=r"two different ends, but got low=3\.0 and high=3\.0"):
+    with pytest.raises(ConfigError, match=r"`low` and `high` must differ, but got low=3\.0 and high=3\.0"):
         st.normalised_score([1.0], 3.0, 3.0)

@@ -50,10 +50,10 @@ def test_pairs_of_one_environment():
         st.paired_test(np.zeros((3, 2)), np.zeros((3, 2)))
 
 
-@pytest.mark.parametrize("law", ["normal", "30 % lost"])
-def test_equal_levels_of_unequal_spread_are_rarely_called_different(law):
+@pytest.mark.parametrize("distribution", ["normal", "30 % lost"])
+def test_equal_levels_of_unequal_spread_are_rarely_called_different(distribution):
     """300 studies of 30 seeds, spreads 1 : 5. A rate of .06 gives 41 alarms with a chance below 1e-6."""
-    swaps, _, both = pairs(law, 5, 30, 300)
+    swaps, _, both = pairs(distribution, 5, 30, 300)
     assert swaps > 0.2
     assert both <= 40 / 300
 
@@ -72,11 +72,11 @@ def test_families_of_contrasts_keep_their_level():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [1, 2, 5])
-@pytest.mark.parametrize("law", ["normal", "half lost", "30 % lost", "lognormal"])
+@pytest.mark.parametrize("distribution", ["normal", "half lost", "30 % lost", "lognormal"])
 @pytest.mark.parametrize("seeds", [10, 30])
-def test_the_table_of_the_docs(law, spread, seeds):
+def test_the_table_of_the_docs(distribution, spread, seeds):
     """2,000 studies: at a rate of .06, its standard error .0053, 5 of them."""
-    assert pairs(law, spread, seeds, 2_000)[2] < 0.06 + 5 * 0.0053
+    assert pairs(distribution, spread, seeds, 2_000)[2] < 0.06 + 5 * 0.0053
 
 
 def test_an_interval_that_ends_at_zero_shows_nothing():

@@ -17,5 +17,5 @@ def test_wilson_is_scipys(level):
 
 
 def test_a_broken_count_is_refused():
-    with pytest.raises(ValueError, match=r"^Success rates need 0 <= successes <= trials .* got 3\.0 of 2\.0\.$"):
+    with pytest.raises(ValueError, match=r"^0 <= `successes` <= `trials` and .* must hold, but got 3\.0 of 2\.0\.$"):
         st.wilson_interval(3, 2)

@@ -72,7 +72,7 @@ def test_restricted_mean_of_one_run_bounds_nothing():
 
 @pytest.mark.parametrize("horizon", [0.0, 36.0])
 def test_horizon_within_what_was_seen(horizon):
-    with pytest.raises(ValueError, match=r"^The horizon must lie above 0 and up to 35 steps, but got"):
+    with pytest.raises(ValueError, match=r"^`horizon` must be above 0 and at most 35 steps, but got"):
         st.restricted_mean(TREATED, horizon)
 
 

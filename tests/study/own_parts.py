@@ -1,4 +1,4 @@
-"""A sampler and a learner of one's own, and things that are neither."""
+"""A custom sampler and learner, and things that are neither."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from replaylab.replay import CustomSampler
 class Fresh(CustomSampler):
     power: float = 1.0
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         wanted = (1.0 + view.replay_counts) ** -self.power
         return wanted / wanted.sum()
 

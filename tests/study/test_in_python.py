@@ -3,19 +3,17 @@
 import numpy as np
 import pytest
 
-from replaylab.errors import MissingExtraError, SpecError
+from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import Study
 from replaylab.study import study as module
 from replaylab.study.execution.progress import LiveReporter, PlainReporter, Silent, reporter_in_python
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretend, pretended, study
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Study:
     """A study with made-up results: prioritized is 20 above uniform."""
-    found = study(tmp_path_factory.mktemp("made"), seeds=10)
-    pretend(found, 20.0)
-    return found
+    return pretended(tmp_path_factory.mktemp("made"), 20.0, seeds=10)
 
 
 def test_a_query_finds_the_rows_in_the_table_results(made):
@@ -29,15 +27,13 @@ def test_a_query_finds_the_rows_in_the_table_results(made):
 def test_curves_levels_differences_and_answers(made):
     curves = made.curves()
     assert [(c.strategy, c.values.shape) for c in curves] == [("uniform", (10, 3)), ("prioritized", (10, 3))]
-    assert made.curves("no/such") == []
     assert {(level.strategy, level.measure) for level in made.levels()} == {
         (s, m) for s in ("uniform", "prioritized") for m in ("final", "area")
     }
     final = next(d for d in made.differences() if d.measure == "final")
     assert abs(final.iqm.estimate - 20.0) < 2.0
-    (answer,) = made.answers()
-    assert "prioritized" in answer
-    assert "higher than uniform" in answer
+    answer = made.answers()[0]
+    assert answer.startswith("The average return was higher with prioritized than with uniform.")
 
 
 def test_a_frame(made):
@@ -47,7 +43,19 @@ def test_a_frame(made):
     assert list(frame.columns) == ["environment", "learner", "strategy", "seed", "step", "metric", "value"]
     assert len(frame) == 2 * 10 * 3
     assert len(made.frame()) == len(made.results())
-    assert len(made.frame("it's not there")) == 0
+
+
+@pytest.mark.parametrize("ask", ["frame", "curves", "levels", "differences"])
+def test_a_metric_that_was_not_recorded(made, ask):
+    if ask == "frame":
+        pytest.importorskip("pandas")
+    with pytest.raises(ConfigError, match=r"got 'eval/mean_rewrd'; did you mean `eval/mean_reward`\? Recorded: eval/"):
+        getattr(made, ask)("eval/mean_rewrd")
+    with pytest.raises(ConfigError, match=r"^`metric` must be a recorded metric, but got \"it's not there\""):
+        getattr(made, ask)("it's not there")
+    assert (
+        len(getattr(made, ask)("replay/sampling_evenness")) == 0
+    )  # one of the library's, which these runs did not record
 
 
 def test_a_frame_without_pandas_says_how_to_get_it(made, monkeypatch):
@@ -71,7 +79,7 @@ def test_a_notebook_shows_state_answers_and_the_report(made):
     html = made._repr_html_()
     assert "<strong>A &lt;tiny&gt; study &amp; its &quot;quotes&quot;</strong>" in html
     assert "20 of 20 runs are there; 300 environment steps each" in html
-    assert "higher than uniform" in html
+    assert "higher with prioritized than with uniform" in html
     assert "href" not in html
     made.report()
     assert f'<a href="{made.folder.as_posix()}/report.html">Report</a>' in made._repr_html_()
@@ -82,13 +90,13 @@ def test_a_notebook_shows_a_study_before_its_first_run_and_one_whose_baseline_is
     assert "0 of 8 runs are there" in new._repr_html_()
     assert not list(tmp_path.iterdir())
     pretend(new, 20.0)
-    for population in new.populations:
-        if population.strategy == "uniform":
-            new.file_of(population).unlink()
+    for chunk in new.chunks:
+        if chunk.strategy == "uniform":
+            new.file_of(chunk).unlink()
     (tmp_path / "failures").mkdir()
     (tmp_path / "failures" / "x.txt").write_text("why")
     html = new._repr_html_()
-    assert "4 of 8 runs are there; 1 population failed, see " in html
+    assert "4 of 8 runs are there; 1 chunk failed, see " in html
 
 
 def test_who_shows_the_progress(monkeypatch):

@@ -1,6 +1,7 @@
 """A study that runs in a second or two, for tests of everything around the training."""
 
 import copy
+import csv
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -8,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from replaylab.study import Spec, Study
-from replaylab.study.results.store import write_population
+from replaylab.study import InProcess, Spec, Study
+from replaylab.study.results.store import write_chunk
 
 TABLE: dict[str, Any] = {
     "name": "tiny",
     "title": 'A <tiny> study & its "quotes"',
     "environments": ["CartPole-v1"],
     "seeds": 4,
-    "population": 2,
+    "chunk_size": 2,
     "budget": {"steps": 300},
     "evaluation": {"every": 100, "episodes": 2},
     "logging": {"every": 50},
@@ -43,6 +44,13 @@ def study(folder: Path, **changes: Any) -> Study:
     return Study(Spec.from_table(table(**changes)), folder)
 
 
+def run_here(folder: Path, **changes: Any) -> Study:
+    """Return the tiny study in a folder, run in this process."""
+    made = study(folder, **changes)
+    assert made.run(executor=InProcess()).complete
+    return made
+
+
 def rows(found: Study) -> dict[str, list[Any]]:
     """Return all rows of a study, column by column."""
     return {k: v.tolist() for k, v in found.results().fetchnumpy().items()}
@@ -55,18 +63,18 @@ def pretend(found: Study, gain: float, runs_differ: float = 5.0, versions: Seque
         found: The study.
         gain: How much higher.
         runs_differ: The spread of its levels over seeds.
-        versions: Of libraries, in turn for its populations; none: one Python for all.
+        versions: Of libraries, in turn for its chunks; none: one Python for all.
     """
     every = found.spec.evaluation.every
     found._there.write_records()
-    for population, made_with in zip(found.populations, cycle(versions or [{"python": "3"}]), strict=False):
+    for chunk, made_with in zip(found.chunks, cycle(versions or [{"python": "3"}]), strict=False):
         columns: dict[str, list[Any]] = {"seed": [], "step": [], "metric": [], "value": []}
-        grid = np.arange(every, found.spec.budget_of(population.strategy).total + 1, every)
-        for seed in population.seeds:
+        grid = np.arange(every, found.spec.budget_of(chunk.strategy).total + 1, every)
+        for seed in chunk.seeds:
             level = 100 + runs_differ * np.random.default_rng(seed).normal()
-            own = np.random.default_rng([seed, len(population.strategy)]).normal()
-            level += 0.0 if population.strategy == found.spec.baseline else gain + own
-            replayed = {"uniform": 8, "prioritized": 8}.get(population.strategy, 1)
+            own = np.random.default_rng([seed, len(chunk.strategy)]).normal()
+            level += 0.0 if chunk.strategy == found.spec.baseline else gain + own
+            replayed = {"uniform": 8, "prioritized": 8}.get(chunk.strategy, 1)
             for step in grid.tolist():
                 for metric, value in (
                     ("eval/mean_reward", level * step / grid[-1]),
@@ -77,4 +85,50 @@ def pretend(found: Study, gain: float, runs_differ: float = 5.0, versions: Seque
                     for key, cell in zip(columns, (seed, step, metric, value), strict=True):
                         columns[key].append(cell)
         arrays = {k: np.asarray(v) for k, v in columns.items()}
-        write_population(found.file_of(population), population, arrays, made_with)
+        write_chunk(found.file_of(chunk), chunk, arrays, made_with)
+
+
+def pretended(folder: Path, gain: float, **changes: Any) -> Study:
+    """Return the tiny study in a folder, with made-up results."""
+    made = study(folder, **changes)
+    pretend(made, gain)
+    return made
+
+
+def page_of(folder: Path, gain: float, **changes: Any) -> str:
+    """Return the page that reports the tiny study with made-up results."""
+    return pretended(folder, gain, **changes).report(figure_files=False).read_text(encoding="utf-8")
+
+
+FILE = """
+name = "tiny"
+environments = ["{env}"]
+seeds = {seeds}
+chunk_size = 3
+[budget]
+steps = 60
+[evaluation]
+every = 30
+episodes = 1
+[measures]
+every = 0
+[learners.dqn]
+type = "{learner}"
+[strategies.uniform]
+type = "{strategy}"
+"""
+
+
+def command(
+    folder: Path, *more: str, env: str = "CartPole-v1", seeds: int = 2, learner: str = "dqn", strategy: str = "uniform"
+) -> list[str]:
+    """Write a study file and return the arguments that run it."""
+    file = folder / "study.toml"
+    file.write_text(FILE.format(env=env, seeds=seeds, learner=learner, strategy=strategy))
+    return ["study", "run", str(file), "--out", str(folder / "out"), *more]
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file, by its header."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

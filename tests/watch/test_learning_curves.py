@@ -21,6 +21,8 @@ def test_episodes_of_each_seed_in_a_row():
     nan = np.nan
     np.testing.assert_array_equal(by_episode(metrics), [[2, 4, nan], [nan, nan, nan], [1, 3, 5]])
     assert by_episode(metrics, "eval/mean_reward").shape == (3, 0)
+    with pytest.raises(ConfigError, match=r"got 'rollout/ep_rev'; did you mean `rollout/ep_rew`"):
+        by_episode(metrics, "rollout/ep_rev")
 
 
 def test_each_seed_thin_and_their_mean_bold():

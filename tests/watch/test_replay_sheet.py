@@ -95,7 +95,7 @@ def test_replays_are_counted_step_by_step_after_a_wrap_too(steps):
     assert most.age.tolist() == (steps - 1 - ids[[4, 1, 2]]).tolist()
     assert sheet.waiting == len(ids) - 3
     assert str(sheet) == f"{len(ids)} steps stored, {len(ids) - 3} of them not replayed yet"
-    assert rows(sheet)["Highest priority"] == ids[[4, 2, 1]].tolist()  # never replayed ones have none of their own
+    assert rows(sheet)["Highest priority"] == ids[[4, 2, 1]].tolist()  # steps that were never replayed have none
 
 
 def test_of_equal_steps_the_newer_come_first_and_many_are_spread():
@@ -138,7 +138,7 @@ def test_ranks_need_no_more_than_the_batch_size():
     }
 
 
-def test_without_a_law_the_newest_are_shown_or_those_replayed_most():
+def test_without_a_distribution_the_newest_are_shown_or_those_replayed_most():
     replay = filled(8, sampler=Dispersed(beta=1.0), count_replays=True)
     assert rows(replay_sheet(replay, places=2)) == {"Newest": [7, 6]}
     replay.sample(4)
@@ -187,8 +187,8 @@ class AtEnd(Hook):
     """Takes the sheets of all replicas when training ends, and the TD errors of all that is stored."""
 
     def on_end(self, run, over):
-        told = {"screen": Screen.of(run.env), "agents": run.agents, "batch_size": 4, "progress": 1.0}
-        self.sheets = [replay_sheet(run.replay, replica=r, places=5, **told) for r in range(len(run.seeds))]
+        reported = {"screen": Screen.of(run.env), "agents": run.agents, "batch_size": 4, "progress": 1.0}
+        self.sheets = [replay_sheet(run.replay, replica=r, places=5, **reported) for r in range(len(run.seeds))]
         ids = np.stack(run.replay.stored_ids())
         self.ids, self.errors = ids, run.agents.probe(run.replay.as_batch(ids)).td_error
         self.rewards = run.replay.get(ids)["reward"]

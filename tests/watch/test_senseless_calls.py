@@ -59,7 +59,7 @@ def mountain_car():
 CALLS = [
     Call(Grid, {"shape": (2, 2)}, {"labels": "{}", "closed": "[]"}),
     Call(Grid.of, {"env_id": "CliffWalking-v1"}),
-    Call(by_episode, {"metrics": METRICS, "metric": "m"}, {"metric": "text nul"}),
+    Call(by_episode, {"metrics": METRICS, "metric": "m"}),
     Call(ewma, {"values": [1.0, 2.0]}, {"span": "3.5 huge True".replace(" True", "")}),
     Call(running_mean, {"values": [1.0, 2.0]}),
     Call(greedy, {"policy": Agent(), "replicas": 2}, {"replica": "0"}),

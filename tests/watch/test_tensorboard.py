@@ -48,6 +48,25 @@ def test_what_train_measures(tmp_path):
         assert all(fps > 0 for _, fps in found["time/fps"])
 
 
+@pytest.mark.parametrize("budget", [{"total_steps": 300}, {"total_episodes": 12}])
+def test_returns_are_shown_from_the_first_episode_on_though_nothing_was_learned_yet(tmp_path, budget):
+    learner = DQN(hidden=(8,), batch_size=8, learning_starts=budget.get("total_steps", 10_000) - 10, epsilon=1.0)
+    every = max(budget.values()) // 3
+    with TensorBoard(tmp_path, [4, 9]) as board:
+        metrics = train(
+            "CartPole-v1", learner, Uniform(), [4, 9], log_every=every, eval_every=None, hooks=[board], **budget
+        )
+    for seed in (4, 9):
+        ends, returns = metrics.of("rollout/ep_rew", seed)
+        found = read(tmp_path / f"seed-{seed}")
+        first, *later = found["rollout/ep_rew_mean"]
+        assert first == found["rollout/ep_len_mean"][0] == (ends[0], returns[0])
+        due = [int(ends[ends >= step][0]) for step in (every, 2 * every)]
+        assert [step for step, _ in later][:2] == due
+        assert later[1][1] == np.float32(returns[ends <= due[1]].mean())
+        assert len(later) <= 4
+
+
 def test_a_seed_that_has_ended_is_left_out(tmp_path):
     with TensorBoard(tmp_path, [0, 1]) as board:
         board.on_metrics(10, {"a": np.array([1.0, 2.0])})

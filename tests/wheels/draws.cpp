@@ -126,8 +126,8 @@ std::vector<double> feedback(const std::vector<std::int64_t>& ids) {
     return td_errors;
 }
 
-// The newest steps' chances; left out where a sampler has no law.
-void law(Replay& replay, const std::vector<double>& scheduled, Checksum& sum) {
+// The newest steps' chances; left out where a sampler has no closed form.
+void distribution(Replay& replay, const std::vector<double>& scheduled, Checksum& sum) {
     std::vector<std::int64_t> sizes(kReplicas), next(kReplicas), ids;
     replay.counts(sizes.data(), next.data());
     for (const std::int64_t after : next)
@@ -165,7 +165,7 @@ std::string draws(const Case& asked) {
         replay.update(ids.data(), feedback(ids).data(), each, true);
         add(replay, kSteps + 3 * turn, 3);
     }
-    law(replay, scheduled, sum);
+    distribution(replay, scheduled, sum);
     char hex[17];
     std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(sum.value));
     line << ' ' << hex;
@@ -191,6 +191,7 @@ TransformConfig transforms_of(std::istringstream& words) {
     const auto whole = [&](const char* name) { return static_cast<std::int64_t>(given[name]); };
     TransformConfig config;
     config.n_step = whole("n_step");
+    if (config.n_step > 0) config.last = {4, 5, 6, 7};  // next observations, terminated, truncated
     if (given.count("gamma")) config.gamma = given["gamma"];
     config.length = whole("length");
     config.stride = whole("stride");

@@ -32,7 +32,7 @@ for python in "$@"; do
     rm "$work"/built/*.whl
   fi
   "$python" -m venv "$work/empty$version"
-  echo "==> from pip install to the end of the README's first example, without a compiler"
+  echo "==> from pip install to the end of the documentation's first example, without a compiler"
   bin=$work/empty$version/bin
   began=$(date +%s%N)
   # Of the programs only those of the new environment, of the variables only pip's: which index, and where.

@@ -1,7 +1,7 @@
 """Draws of every sampler, recorded: each processor and each wheel must make the same ones.
 
 `draws.txt` holds cases, a few lines each: a sampler as the core takes it, its parts, transforms, and what is drawn: the
-first ids, and a checksum of ten batches with feedback in between. `python -m tests.wheels.golden` records them anew;
+first ids, and a checksum of ten batches with feedback in between. `python -m tests.wheels.golden` records them again;
 `draws.cpp` makes them from the core alone.
 """
 
@@ -18,6 +18,7 @@ from replaylab.replay import (
     Blocks,
     Combined,
     Dispersed,
+    EpisodeEnds,
     Geometric,
     Greedy,
     Mixture,
@@ -51,6 +52,7 @@ FIELDS = {
 SAMPLERS = [
     *(Online(), SlidingWindow(), Queue(), Uniform(), Uniform(replace=False), Combined(), Combined(mode="replace")),
     *(Uniform(stratified=True), Prioritized(stratified=False)),
+    *(Combined(distinct=True), Combined(mode="replace", distinct=True), Prioritized(replace=False)),
     *(Recency(eta=0.99, least=50, burst=4), Geometric(expected_age=100.0), Blocks(length=4), Sticky(fraction=0.5)),
     *(ReverseSweep(stride=3), ShuffledEpochs(), Prioritized(), Prioritized(normalize="batch"), LAP(), ReLo()),
     *(AntiPrioritized(), Permuted(), Permuted(bins=4), Dispersed(), RankBased(), Greedy()),
@@ -61,6 +63,7 @@ TRANSFORMS = [
     (Prioritized(), N_STEP),
     (Uniform(), N_STEP | {"strategy": 1, "share": 0.8}),
     (Prioritized(block_length=4), {"length": 5, "stride": 4, "burn_in": 2}),
+    (EpisodeEnds(share=0.3, steps=2, truncated=True), {}),
 ]
 
 
@@ -85,7 +88,7 @@ def add(core, first, count):
 
 
 def checksum(arrays, value=0xCBF29CE484222325):
-    """Go on with the 64-bit hash of Fowler, Noll and Vo."""
+    """Continue with the 64-bit hash of Fowler, Noll and Vo."""
     for array in arrays:
         for byte in np.ascontiguousarray(array).tobytes():
             value = (value ^ byte) * 0x100000001B3 % 2**64
@@ -98,6 +101,8 @@ def draws(sampler, transforms):
     config.partners = [-1] * len(FIELDS)
     for name, value in transforms.items():
         setattr(config, name, value)
+    if "n_step" in transforms:
+        config.last = [n for n, name in enumerate(FIELDS) if name in ("terminated", "truncated") or "next_" in name]
     if "strategy" in transforms:
         config.achieved, config.desired = 4, [1, 5]
     kind, options, parts = sampler
@@ -116,7 +121,7 @@ def draws(sampler, transforms):
         core.update(batch["id"], batch["id"] * 37 % 101 / 64 - 0.75, True)
         add(core, STEPS + 3 * turn, 3)
     newest = np.array([np.arange(after - BATCH, after) for after in core.counts()[1]])
-    with suppress(ValueError):  # no law
+    with suppress(ValueError):  # no closed form
         seen.append(core.probabilities(newest, BATCH, scheduled))
     return " ".join(["draws", *first, f"{checksum(seen):016x}"])
 
@@ -150,7 +155,7 @@ def written(what, words, pairs):
 
 
 def record():
-    """Write the file anew."""
+    """Write the file again."""
     lines = []
     for sampler, transforms in [*((one, {}) for one in SAMPLERS), *TRANSFORMS]:
         kind, options, parts = taken = as_the_core_takes_it(sampler)

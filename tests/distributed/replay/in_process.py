@@ -1,4 +1,4 @@
-"""Shards in this process: the transport by which most laws are tested, with shards that die when a test says so."""
+"""Shards in this process: the transport of most tests, with shards that die when a test reports it."""
 
 import pickle
 from dataclasses import dataclass, field
@@ -95,7 +95,7 @@ class InProcess:
         return self.room
 
     def shard(self, number):
-        """The live shard of a place."""
+        """The live shard of a slot."""
         return self.newest(number, -1)
 
 

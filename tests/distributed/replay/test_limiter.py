@@ -1,4 +1,4 @@
-"""Law 5: rows drawn never exceed what the limiter allows for the steps stored, whatever the order of calls."""
+"""Guarantee 5: rows drawn never exceed what the limiter allows for the steps stored, whatever the order of calls."""
 
 from threading import Thread
 
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from replaylab.distributed.replay import Limiter, RemoteReplay
+from replaylab.distributed.replay import Limiter
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import Uniform
-from tests.distributed.replay.conftest import replay, steps
+from tests.distributed.replay.conftest import load, replay, steps
 from tests.distributed.replay.in_process import InProcess
 
 CALLS = st.lists(
@@ -44,14 +44,14 @@ def test_the_bound_is_kept_under_random_schedules(tmp_path_factory, calls, ratio
             made.stats(), made.tend()  # the shards that are lost come back
             made.save(folder)
             transport = InProcess()
-            made = RemoteReplay.load(folder, limiter=limiter, prefetch=prefetch, transport=transport, shards=3)
+            made = load(folder, limiter=limiter, prefetch=prefetch, transport=transport, shards=3)
         else:
             try:
                 got += len(made.sample(number).id)
             except EmptyBufferError:
                 assert made._draws.drawn + number > limiter.allowed(added) or not len(made)
         assert got <= made._draws.drawn <= limiter.allowed(added)
-        assert made._fleet.inserted <= added
+        assert made._pool.inserted <= added
 
 
 def test_a_draw_waits_until_writers_have_stored_enough():
@@ -100,7 +100,7 @@ def test_no_deadlock_after_restoring(tmp_path):
     made.sample(1000)
     made.save(tmp_path)
     for shards in (2, 3):
-        loaded = RemoteReplay.load(tmp_path, shards=shards, limiter=Limiter(1.0, timeout=0.05), transport=InProcess())
+        loaded = load(tmp_path, shards=shards, limiter=Limiter(1.0, timeout=0.05))
         assert loaded.stats().added == 10
         loaded.extend(**steps(0, 5))
         assert len(loaded.sample(5).id) == 5

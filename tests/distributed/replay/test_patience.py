@@ -26,6 +26,11 @@ class Actor:
         return self.at
 
 
+@pytest.fixture(autouse=True)
+def _connected(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """The seconds that have passed, in a list; a reference is the second at which its answer is there."""
@@ -55,8 +60,8 @@ def test_a_shard_that_is_saved_for_long_is_not_lost(clock, long, seconds, caplog
     saving = client.call(long, "folder")
     assert [client.call("tally").result(), client.call("draw", 3).result()] == [seconds + 2, seconds + 4]
     assert saving.result() == seconds
-    told = "shard 1 (epoch 4), which is being saved or made, has not answered for 120 s"
-    assert {one.getMessage() for one in caplog.records} == ({told} if seconds + 2 > PATIENCE else set())
+    reported = "shard 1 (epoch 4), which is being saved or made, has not answered for 120 s"
+    assert {one.getMessage() for one in caplog.records} == ({reported} if seconds + 2 > PATIENCE else set())
 
 
 def test_a_save_that_another_thread_asks_for_meanwhile_is_waited_for(clock, monkeypatch):
@@ -129,12 +134,12 @@ def test_what_else_ray_says_is_an_error_of_this_library(monkeypatch):
 def test_an_error_tells_where_it_was_raised(monkeypatch):
     elsewhere = ray.exceptions.RayTaskError("step", "File mine.py, line 3, in step", ZeroDivisionError("by zero"))
     monkeypatch.setattr(ray, "get", raising(elsewhere.as_instanceof_cause()))  # as Ray raises it
-    with pytest.raises(ZeroDivisionError, match="by zero") as told:
+    with pytest.raises(ZeroDivisionError, match="by zero") as reported:
         RayClient(0, 0, Actor(1), PATIENCE).call("step").result()
-    assert "File mine.py, line 3, in step" in told.value.__notes__[0]
+    assert "File mine.py, line 3, in step" in reported.value.__notes__[0]
 
 
-def test_a_node_without_this_library_is_told_in_one_line(monkeypatch):
+def test_a_node_without_this_library_is_reported_in_one_line(monkeypatch):
     words = "The actor failed to import: ModuleNotFoundError: No module named 'replaylab'"
     monkeypatch.setattr(
         ray, "get", raising(ray.exceptions.RayTaskError("begin", words, RuntimeError(words)).as_instanceof_cause())
@@ -148,7 +153,9 @@ def test_a_node_without_this_library_is_told_in_one_line(monkeypatch):
 def test_there_is_one_client_of_a_shard_where_it_was_started(monkeypatch):
     transport = RayTransport("mine", None)
     started = transport._started[1] = RayClient(1, 4, None, PATIENCE)
-    monkeypatch.setattr(ray.util, "list_named_actors", lambda all_namespaces: [{"name": "mine/1/4"}])
+    monkeypatch.setattr(
+        ray.util, "list_named_actors", lambda all_namespaces: [{"name": "mine/1/4", "namespace": "replaylab"}]
+    )
     monkeypatch.setattr(ray, "get_actor", lambda name, namespace: name)
     assert transport.newest(1, 3) is started
     assert transport.newest(1, 4) is None

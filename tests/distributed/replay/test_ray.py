@@ -1,7 +1,6 @@
 """Shards as Ray actors: the same as in this process, with processes that really die."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,36 +11,28 @@ import numpy as np
 import pytest
 
 from replaylab import Field
-from replaylab.distributed.replay import Limiter, RemoteReplay, Snapshots
+from replaylab.distributed.replay import Limiter, RemoteOptions, RemoteReplay, Snapshots
 from replaylab.errors import ConfigError, OverSizeError
 from replaylab.replay import Prioritized, Replay, Uniform
 from tests.distributed.replay.conftest import FIELDS, steps
-
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "remote-replay.md"
+from tests.study.execution.test_study_run import wait_for
 
 pytestmark = pytest.mark.no_sanitizer
 
 
 def write(writer, first, count, episode=5):
-    """What an environment worker does, in a process of its own."""
+    """What an environment worker does, in its own process."""
     for start in range(first, first + count, episode):
         writer.extend(**steps(start, episode, length=episode))
     writer.flush()
     return os.getpid()
 
 
-def wait_for(condition, seconds=90.0):
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < seconds
-        time.sleep(0.1)
-
-
 def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(ray_here, tmp_path):
     """By `ray.kill`, and by kill -9 of the process: every batch is whole, every step of a live shard is there."""
     snapshot = Snapshots(tmp_path / "snapshots", period=0.2)
-    sampler = Prioritized(alpha=1.0, beta=1.0)
-    with RemoteReplay(2000, FIELDS, shards=2, sampler=sampler, prefetch=2, snapshot=snapshot, seed=0) as made:
+    sampler, options = Prioritized(alpha=1.0, beta=1.0), RemoteOptions(prefetch=2, snapshot=snapshot)
+    with RemoteReplay(2000, FIELDS, shards=2, sampler=sampler, seed=0, options=options) as made:
         assert isinstance(made, Replay)
         task = ray_here.remote(num_cpus=0)(write)
         assert ray_here.get(task.remote(made.writer(), 0, 200)) != os.getpid()
@@ -52,7 +43,7 @@ def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(ray_here, t
         assert made.update_priorities(batch.id, batch.x) == 64
         assert made.probabilities(batch.id).sum() > 0
         wait_for(lambda: (tmp_path / "snapshots" / "replay.json").exists())
-        old = [place.client.actor for place in made._fleet.places]
+        old = [slot.client.actor for slot in made._pool.slots]
         epoch_before = batch.id[batch.id >> 40 == 1]
         pid = ray_here.get(old[0].__ray_call__.remote(lambda _: os.getpid()))
         for number, kill in enumerate((lambda: os.kill(pid, signal.SIGKILL), lambda: ray_here.kill(old[1]))):
@@ -62,24 +53,25 @@ def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(ray_here, t
             writing = task.remote(made.writer(), 1000 * (number + 1), 50)
             wait_for(lambda number=number: made.stats().shards[number].live and made.stats().losses == number + 1)
             ray_here.get(writing)
-        told = made.stats()
-        assert [one.epoch for one in told.shards] == [1, 1]
-        assert told.size + told.lost_steps >= 300
+        reported = made.stats()
+        assert [one.epoch for one in reported.shards] == [1, 1]
+        assert reported.size + reported.lost_steps >= 300
         assert made.update_priorities(epoch_before, np.ones(len(epoch_before))) == 0
         made.save(tmp_path / "saved")
         size = made.size
-    with RemoteReplay.load(tmp_path / "saved", shards=1, strict=True) as loaded:
+    with RemoteReplay.load(tmp_path / "saved", shards=1, options=RemoteOptions(strict=True)) as loaded:
         assert loaded.size == size
         assert len(np.unique(loaded.sample(2000, progress=1.0).x)) > size / 3
 
 
 def test_what_ray_cannot_do_is_said_in_one_line(ray_here):
     with pytest.raises(ConfigError, match="names nodes that the cluster has not: ab"):
-        RemoteReplay(10, FIELDS, shards=1, placement=["ab"])
+        RemoteReplay(10, FIELDS, shards=1, options=RemoteOptions(placement=["ab"]))
     with pytest.raises(ConfigError, match="`placement` must be None"):
-        RemoteReplay(10, FIELDS, shards=2, placement="nowhere")
+        RemoteReplay(10, FIELDS, shards=2, options=RemoteOptions(placement="nowhere"))
     big = {"x": Field((1024, 1024))}
-    with RemoteReplay(4, big, shards=1, placement=[ray_here.nodes()[0]["NodeID"]], sampler=Uniform()) as made:
+    here = RemoteOptions(placement=[ray_here.nodes()[0]["NodeID"]])
+    with RemoteReplay(4, big, shards=1, options=here, sampler=Uniform()) as made:
         made.add(x=np.ones((1024, 1024), np.float32))
         with pytest.raises(OverSizeError, match="use a smaller batch_size or prefetch, or start Ray with a larger"):
             made.sample(16)
@@ -107,7 +99,7 @@ assert not ray.is_initialized()
 
 
 def test_what_was_closed_starts_no_cluster_again():
-    """In a process of its own, whose Ray the replay has started and stopped."""
+    """In its own process, whose Ray the replay has started and stopped."""
     ended = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, check=False, timeout=200)
     assert ended.stdout.split().count("told") == 4, ended.stderr
 
@@ -118,7 +110,7 @@ def test_without_a_cluster(monkeypatch):
     ended = []
     monkeypatch.setattr(ray, "shutdown", lambda: ended.append(None))
     with pytest.raises(ConfigError, match=r"No Ray cluster answered at 127\.0\.0\.1:1"):
-        RemoteReplay(10, FIELDS, address="127.0.0.1:1")
+        RemoteReplay(10, FIELDS, options=RemoteOptions(address="127.0.0.1:1"))
     opened = []
     monkeypatch.setattr(ray, "init", lambda address, **_: opened.append(address) or ray_fails())
     with pytest.raises(ConfigError, match="Ray cannot be started on this machine: no room"):
@@ -132,15 +124,6 @@ def ray_fails():
 
 
 @pytest.mark.slow
-def test_the_guide_does_what_it_says(ray_here, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ray_here, "init", lambda **_: None)
-    names = {"__name__": "guide"}
-    for code in re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL):
-        exec(compile(code, str(GUIDE), "exec"), names)
-
-
-@pytest.mark.slow
 def test_nothing_grows(ray_here):
     """Resident memory and shared memory after a minute of adds, draws and feedback, beside those after ten seconds."""
     pixels = {"obs": Field((4, 84, 84), np.uint8), "reward": Field()}
@@ -150,7 +133,8 @@ def test_nothing_grows(ray_here):
         lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
         return [int(lines[kind].split()[0]) * 1024 for kind in ("RssAnon", "RssShmem")]
 
-    with RemoteReplay(2000, pixels, shards=2, sampler=Prioritized(beta=0.5), prefetch=2, limiter=Limiter(1e6)) as made:
+    options = RemoteOptions(prefetch=2, limiter=Limiter(1e6))
+    with RemoteReplay(2000, pixels, shards=2, sampler=Prioritized(beta=0.5), options=options) as made:
         writer = made.writer()
         rows = {"obs": np.zeros((32, 4, 84, 84), np.uint8), "reward": np.zeros(32)}
         before = None

@@ -1,15 +1,15 @@
-"""Law 7: what comes back from snapshots, onto as many shards and onto others."""
+"""Guarantee 7: what comes back from snapshots, onto as many shards and onto others."""
 
 from weakref import ref
 
 import numpy as np
 import pytest
 
-from replaylab.distributed.replay import RemoteReplay, Snapshots
+from replaylab.distributed.replay import Snapshots
 from replaylab.distributed.replay.shards.transport import ShardLost
 from replaylab.errors import SnapshotError, StorageError
-from replaylab.replay import FrameStack, NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
-from tests.distributed.replay.conftest import EPISODES, episode, replay, steps
+from replaylab.replay import NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
+from tests.distributed.replay.conftest import EPISODES, episode, load, look, lose, replay, steps
 from tests.distributed.replay.in_process import InProcess, unable
 
 
@@ -40,7 +40,7 @@ def test_onto_as_many_shards_and_onto_others(tmp_path, shards):
     made, _ = filled(3)
     want = rows(made)
     made.save(tmp_path)
-    loaded = RemoteReplay.load(tmp_path, shards=shards, transport=InProcess())
+    loaded = load(tmp_path, shards=shards)
     assert isinstance(loaded, Replay)
     got = rows(loaded)
     assert got.keys() == want.keys()
@@ -54,7 +54,7 @@ def test_onto_as_many_shards_and_onto_others(tmp_path, shards):
     assert (loaded.stats().added, loaded.capacity, loaded.sampler) == (made.stats().added, 400, made.sampler)
     again = tmp_path / "again"
     loaded.save(again)
-    assert rows(RemoteReplay.load(again, shards=2, transport=InProcess())).keys() == want.keys()
+    assert rows(load(again, shards=2)).keys() == want.keys()
 
 
 @pytest.mark.parametrize("episodes", [True, False])
@@ -74,7 +74,7 @@ def test_a_new_shard_holds_one_old_one_at_a_time(tmp_path, monkeypatch, episodes
             return loaded
 
     monkeypatch.setattr("replaylab.distributed.replay.shards.reinsertion.ReplayBuffer", Loaded)
-    loaded = RemoteReplay.load(tmp_path, shards=3, transport=InProcess())
+    loaded = load(tmp_path, shards=3)
     assert loaded.size == made.size
     assert len(held) == 2 * 4 * 3
 
@@ -82,7 +82,7 @@ def test_a_new_shard_holds_one_old_one_at_a_time(tmp_path, monkeypatch, episodes
 def test_saving_again_onto_another_number_leaves_nothing_of_the_former(tmp_path):
     made, _ = filled(3)
     made.save(tmp_path)
-    loaded = RemoteReplay.load(tmp_path, shards=2, transport=InProcess())
+    loaded = load(tmp_path, shards=2)
     loaded.save(tmp_path)
     run, manifest = sorted(tmp_path.iterdir(), key=lambda one: one.suffix)
     assert manifest.name == "replay.json"
@@ -102,18 +102,17 @@ def test_a_folder_that_is_used_again_never_mixes_two_replays(tmp_path):
     def stored(loaded):
         return set(loaded.sample(2000).x.tolist())
 
-    loaded = RemoteReplay.load(tmp_path, transport=InProcess())
+    loaded = load(tmp_path)
     assert stored(loaded) == set(range(100))
     elsewhere = Snapshots(tmp_path / "elsewhere")
-    loaded = RemoteReplay.load(tmp_path, transport=(dies := InProcess()), snapshot=elsewhere)
+    loaded = load(tmp_path, transport=(dies := InProcess()), snapshot=elsewhere)
     for number in range(2):
         dies.shard(number).die()
     loaded.stats(), loaded.tend()
     assert stored(loaded) == set(range(100))
-    for _ in range(3):
-        made.tend()
+    look(made, 3)
     assert len(list(tmp_path.glob("run-*"))) == 1
-    assert stored(RemoteReplay.load(tmp_path, transport=InProcess())) == set(range(1000, 1100))
+    assert stored(load(tmp_path)) == set(range(1000, 1100))
 
 
 @pytest.mark.parametrize("shards", [2, 3])
@@ -123,12 +122,11 @@ def test_ids_from_before_a_restore_are_of_lost_shards(tmp_path, shards):
     ids = [made.extend(**steps(0, 100))]
     made.save(tmp_path)
     for _ in range(12):
-        transport.shard(0).die()
-        made.stats(), made.tend()
+        lose(made, transport, 0)
         ids.append(made.extend(**steps(0, 100)))
-    assert made._fleet.places[0].epoch == 12
+    assert made._pool.slots[0].epoch == 12
     for _ in range(3):
-        loaded = RemoteReplay.load(tmp_path, shards=shards, transport=InProcess())
+        loaded = load(tmp_path, shards=shards)
         for before in ids:
             assert loaded.update_priorities(before, np.ones(100)) == 0
             assert not loaded.probabilities(before).any()
@@ -145,7 +143,7 @@ def test_a_snapshot_that_cannot_be_written_to_is_loaded_with_a_warning(tmp_path,
         raise StorageError("read only")
 
     monkeypatch.setattr("replaylab.distributed.replay.snapshots._write_manifest", refused)
-    loaded = RemoteReplay.load(tmp_path, transport=InProcess())
+    loaded = load(tmp_path)
     loaded.tend()
     assert loaded.size == 100
     assert caplog.messages == [f"what is loaded from {tmp_path} again may give out the same ids: read only"]
@@ -158,7 +156,7 @@ def test_a_shard_that_is_missing_is_no_empty_one(tmp_path):
     (missing,) = tmp_path.glob("run-*/shard-1/manifest.json")
     missing.unlink()
     with pytest.raises(SnapshotError, match="is not complete: it lacks shard 1;"):
-        RemoteReplay.load(tmp_path, transport=InProcess())
+        load(tmp_path)
 
 
 def test_environments_keep_their_episodes(tmp_path):
@@ -171,7 +169,7 @@ def test_environments_keep_their_episodes(tmp_path):
     want = rows(envs)
     envs.save(tmp_path)
     assert (
-        rows(RemoteReplay.load(tmp_path, shards=3, transport=InProcess())).items()
+        rows(load(tmp_path, shards=3)).items()
         >= {first: (shown, pytest.approx(p)) for first, (shown, p) in want.items()}.items()
     )
 
@@ -182,7 +180,7 @@ def test_a_lost_shard_begins_from_what_was_saved_over_the_snapshot_it_was_loaded
     made.save(tmp_path / "a")
     made.close()
     transport = InProcess()
-    loaded = RemoteReplay.load(tmp_path / "a", transport=transport, snapshot=Snapshots(tmp_path / "b", period=1_000.0))
+    loaded = load(tmp_path / "a", transport=transport, snapshot=Snapshots(tmp_path / "b", period=1_000.0))
     loaded.save(tmp_path / "a")
     transport.shard(0).die()
     for _ in range(5):
@@ -195,22 +193,9 @@ def test_a_reservoir_and_others(tmp_path):
     made, _ = replay(30, shards=3, retention=Reservoir(), sampler=Uniform())
     made.extend(**steps(0, 200))
     made.save(tmp_path)
-    loaded = RemoteReplay.load(tmp_path, shards=2, transport=InProcess())
+    loaded = load(tmp_path, shards=2)
     assert loaded.size == 30
     assert loaded.stats().added == 200
-
-
-def test_what_cannot_be_restored(tmp_path):
-    with pytest.raises(SnapshotError, match="holds no snapshot of a RemoteReplay"):
-        RemoteReplay.load(tmp_path, transport=InProcess())
-    made, _ = replay(400, EPISODES, transforms=[FrameStack(2)], shards=2)
-    made.extend(**episode(0, 9))
-    made.save(tmp_path)
-    (tmp_path / "replay.json").write_text(
-        (tmp_path / "replay.json").read_text().replace('"capacity": 400', '"capacity": 401')
-    )
-    with pytest.raises(SnapshotError, match="damaged"):
-        RemoteReplay.load(tmp_path, transport=InProcess())
 
 
 def test_a_shard_that_dies_while_it_is_saved(tmp_path):
@@ -227,7 +212,7 @@ def test_a_shard_that_dies_while_it_is_saved(tmp_path):
     transport.shard(1).call = dies
     made.save(tmp_path)
     assert made.stats().lost_steps == 10
-    assert RemoteReplay.load(tmp_path, transport=InProcess()).size == 10
+    assert load(tmp_path).size == 10
 
 
 def test_a_shard_in_whose_place_none_comes_cannot_be_saved(tmp_path, monkeypatch):
@@ -239,6 +224,6 @@ def test_a_shard_in_whose_place_none_comes_cannot_be_saved(tmp_path, monkeypatch
     with pytest.raises(StorageError, match=r"was lost while it was to be saved to .*, and none has come in its place"):
         made.save(tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
+    monkeypatch.setattr("replaylab.distributed.replay.shards.shard_pool.PAUSE", 0.0)
     made.save(tmp_path)
-    assert RemoteReplay.load(tmp_path, transport=InProcess()).size == 10
+    assert load(tmp_path).size == 10

@@ -1,8 +1,8 @@
-"""Law 4: what is acknowledged is kept while the shard lives; the rest is sent again, and stored once."""
+"""Guarantee 4: what is acknowledged is kept while the shard lives; the rest is sent again, and stored once."""
 
 import gc
 import weakref
-from time import monotonic, sleep
+from time import sleep
 from unittest.mock import patch
 
 import numpy as np
@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from replaylab import Field
 from replaylab.distributed.replay import Snapshots
 from replaylab.distributed.replay import writer as writing
-from replaylab.distributed.replay.shards import fleet
+from replaylab.distributed.replay.shards import shard_pool
 from replaylab.distributed.replay.shards.packing import packed, unpacked
 from replaylab.distributed.replay.shards.shard import Shard
 from replaylab.errors import ConfigError, FieldError, ReplayError, ShapeError
 from replaylab.replay import NStep, ReplayBuffer, Uniform
-from tests.distributed.replay.conftest import EPISODES, FLAG, episode, replay, steps
+from tests.distributed.replay.conftest import EPISODES, FLAG, episode, lose, replay, step, steps
+from tests.study.execution.test_study_run import wait_for
 
 
 def held(transport, shards):
@@ -82,7 +83,7 @@ def test_a_writer_waits_where_too_much_is_unacknowledged():
     made, _ = replay(shards=2)
     writer = made.writer(window=3)
     for k in range(10):
-        writer.add(**{name: value[0] for name, value in steps(k, 1).items()})
+        writer.add(**step(k))
         assert writer.unacknowledged <= 3
     with pytest.raises(ConfigError, match="call its flush"):
         writer.__reduce__()
@@ -107,19 +108,16 @@ def test_what_is_held_is_sent_though_the_writer_says_nothing_more():
     made, transport = replay(shards=1)
     writer = made.writer()
     for k in range(3):
-        writer.add(**{name: value[0] for name, value in steps(k, 1).items()})
-    until = monotonic() + 30.0
-    while writer._lines[0].held and monotonic() < until:
-        sleep(0.001)
+        writer.add(**step(k))
+    line = writer._outboxes[0]
+    wait_for(lambda: not line.held)
     shard = transport.shard(0)
     shard.work()
     assert len(shard.shard.buffer) == 3
     reminder = weakref.ref(writer._reminder)
     del writer
     gc.collect()
-    while reminder() is not None and reminder().is_alive() and monotonic() < until:
-        sleep(0.001)
-    assert reminder() is None or not reminder().is_alive()
+    wait_for(lambda: reminder() is None or not reminder().is_alive())
 
 
 def test_large_steps_go_alone():
@@ -163,24 +161,24 @@ def test_an_add_that_tells_of_an_earlier_refusal_stores_its_own_steps(monkeypatc
     made, transport = replay(shards=1, sampler=Uniform())
     refuse(monkeypatch, 4.0, ShapeError("refused"))
     writer = made.writer(window=4)
-    told = 0
+    reported = 0
     for k in range(20):
         try:
-            writer.add(**{name: value[0] for name, value in steps(k, 1, length=100).items()})
+            writer.add(**step(k, length=100))
         except ShapeError:
-            told += 1
+            reported += 1
     writer.flush()
-    assert told == 1
+    assert reported == 1
     assert held(transport, 1) == [[k for k in range(20) if k != 4]]
 
 
-def test_a_refusal_whose_answer_was_lost_is_told_and_ids_stay(monkeypatch, tmp_path):
+def test_a_refusal_whose_answer_was_lost_is_reported_and_ids_stay(monkeypatch, tmp_path):
     """The shard's snapshot knows all that was applied and what was refused."""
     refuse(monkeypatch, 6.0, ShapeError("refused"))
-    with patch.object(writing, "LINGER", 60.0), patch.object(fleet, "PAUSE", 0.0):
+    with patch.object(writing, "LINGER", 60.0), patch.object(shard_pool, "PAUSE", 0.0):
         made, transport = replay(shards=1, sampler=Uniform(), snapshot=Snapshots(tmp_path, period=0.001))
-        shard, writer = transport.shard(0), made._own
-        told = [writer.put(steps(2 * k, 2, length=100), None, None, True) for k in range(5)]  # the first one alone
+        shard, writer = transport.shard(0), made._own_writer
+        reported = [writer.put(steps(2 * k, 2, length=100), None, None, True) for k in range(5)]  # the first one alone
         sent = list(shard.queue)
         made.tend(), made.tend()  # saved
         for pending in sent:
@@ -190,8 +188,8 @@ def test_a_refusal_whose_answer_was_lost_is_told_and_ids_stay(monkeypatch, tmp_p
             writer.flush()
     stored = transport.shard(0).shard.buffer
     assert stored.get(stored.stored_ids()[0])["x"].tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
-    assert (told[3] == -1).all()
-    assert all((ids >= 0).all() for k, ids in enumerate(told) if k != 3)
+    assert (reported[3] == -1).all()
+    assert all((ids >= 0).all() for k, ids in enumerate(reported) if k != 3)
 
 
 def broken_once(shard):
@@ -206,7 +204,7 @@ def broken_once(shard):
 
 
 def test_a_call_that_could_not_be_sent_costs_no_number():
-    """The caller is told, and tries again; what was held before goes with it, once."""
+    """The caller is reported, and tries again; what was held before goes with it, once."""
     made, transport = replay(fields={"x": Field((60_000,), np.uint8)}, capacity=100, shards=1, sampler=Uniform())
     shard = transport.shard(0)
     with patch.object(writing, "LINGER", 60.0):
@@ -231,8 +229,8 @@ def one_held(made):
     """A writer that holds back one step, after one that is on its way."""
     writer = made.writer()
     for k in range(2):
-        writer.add(**{name: value[0] for name, value in steps(k, 1).items()})
-    assert writer._lines[0].held
+        writer.add(**step(k))
+    assert writer._outboxes[0].held
     return writer
 
 
@@ -256,9 +254,7 @@ def test_a_reminder_that_could_not_send_tries_again():
     with patch.object(writing, "LINGER", 0.05):
         writer = one_held(made)
         broken_once(transport.shard(0))
-        until = monotonic() + 30.0
-        while writer._lines[0].held and monotonic() < until:
-            sleep(0.001)
+        wait_for(lambda: not writer._outboxes[0].held)
     transport.shard(0).work()
     assert len(transport.shard(0).shard.buffer) == 2
 
@@ -277,14 +273,14 @@ def test_what_is_given_may_be_overwritten_at_once():
 def test_every_step_is_stored_once_whatever_is_sent_again(calls):
     """A shard dies with some calls applied, of which some answers came; one that lives gets calls twice."""
     made, transport = replay(shards=2, sampler=Uniform(), capacity=10_000)
-    writer = made._own  # which starts a shard in place of a lost one itself
-    first, lost, told = 0, 0, []
-    with patch.object(fleet, "PAUSE", 0.0), patch.object(writing, "PATIENCE", 2.0):
+    writer = made._own_writer  # which starts a shard in place of a lost one itself
+    first, lost, reported = 0, 0, []
+    with patch.object(shard_pool, "PAUSE", 0.0), patch.object(writing, "PATIENCE", 2.0):
         for count, event, answered in calls:
-            told.append(writer.put(steps(first, count, length=4), None, None, many=True))
+            reported.append(writer.put(steps(first, count, length=4), None, None, many=True))
             first += count
             shard = transport.shard(first % 2)  # None: dead, and the writer does not know it yet
-            line = writer._lines[first % 2]
+            line = writer._outboxes[first % 2]
             if event == "twice":
                 line.resend(line.client)
             if event == "lost" and shard is not None:
@@ -292,8 +288,8 @@ def test_every_step_is_stored_once_whatever_is_sent_again(calls):
                 lost += shard.shard.buffer.size
         writer.flush()
         made.stats(), made.tend()
-    ids = np.concatenate([np.zeros(0, int), *(one[:, 0] for one in told)])
-    assert len(set(ids.tolist())) == len(ids) == first  # every step was acknowledged, under an id of its own
+    ids = np.concatenate([np.zeros(0, int), *(one[:, 0] for one in reported)])
+    assert len(set(ids.tolist())) == len(ids) == first  # every step was acknowledged, under its own id
     kept = sorted(x for one in held(transport, 2) for x in one)
     assert len(kept) == len(set(kept))
     assert first - lost <= len(kept) <= first
@@ -304,7 +300,7 @@ def test_a_call_before_those_that_it_follows_is_refused():
     writer = made.writer()
     for k in range(3):
         writer.extend(**steps(4 * k, 4))
-        writer._lines[0].transmit()  # none together
+        writer._outboxes[0].transmit()  # none together
     transport.shard(0).queue.reverse()  # as no carrier may do
     writer.flush()
     assert held(transport, 1) == [list(range(12))]
@@ -316,8 +312,7 @@ def test_unacknowledged_steps_are_sent_again_to_the_shard_that_takes_the_place()
     writer.extend(**steps(0, 5))
     writer.flush()
     writer.extend(**steps(5, 10))
-    transport.shard(1).die()
-    made.stats(), made.tend()
+    lose(made, transport, 1)
     writer.flush()
     assert held(transport, 2) == [[0, 1, 2, 3, 4, 10, 11, 12, 13, 14], [5, 6, 7, 8, 9]]
 
@@ -354,7 +349,7 @@ def test_a_writer_that_takes_over_an_environment_begins_an_episode():
         writer = made.writer()
         writer.extend(**episode(first, 5, ends=False)), writer.flush()
     assert looked_back_on(transport) == [3, 4, 5, 5, 5, 103, 104, 105, 105, 105]
-    writer.extend(**within(episode(100, 9), 5, 9)), writer.flush()  # which goes on with its own
+    writer.extend(**within(episode(100, 9), 5, 9)), writer.flush()  # which continues with its own
     assert looked_back_on(transport)[5:] == [103, 104, 105, 106, 107, 108, 109, 109, 109]
 
 

@@ -1,4 +1,4 @@
-"""The executor on Ray keeps the laws of executors, and gives the rows of one machine."""
+"""The executor on Ray keeps the sampling distributions of executors, and gives the rows of one machine."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from replaylab.errors import ConfigError
 from replaylab.study import InProcess
 from replaylab.study.execution.executor import Finished, Lost, Progress, TrainTask
 from tests.distributed.processes import TRAINS, busy_workers, descendants, training
-from tests.study.execution.executor_conformance import HOSTILE, TABLES, ExecutorConformance, finish, populations
+from tests.study.execution.executor_conformance import HOSTILE, TABLES, ExecutorConformance, chunks, finish
 from tests.study.execution.test_study_run import wait_for
 from tests.study.tiny import rows, study
 
@@ -32,7 +32,7 @@ MINE = textwrap.dedent(
     class Fresh(CustomSampler):
         power: float = 1.0
 
-        def law(self, view, batch_size):
+        def distribution(self, view, batch_size):
             assert ("replaylab-code" in __file__) == ("RAY_RAYLET_PID" in os.environ), __file__
             wanted = (1.0 + view.replay_counts) ** -power_of(self)
             return wanted / wanted.sum()
@@ -51,9 +51,9 @@ def test_a_study_with_a_sampler_of_your_own_has_the_rows_of_one_machine(ray_here
     assert [one.traceback for one in summary.failures] == []
     assert plain.run(executor=InProcess()).complete
     np.testing.assert_equal(rows(made), rows(plain))
-    for population in plain.populations:
-        assert made.file_of(population).read_bytes() == plain.file_of(population).read_bytes()
-        assert made.record(f"timing/{population.id}")["machine"] is not None
+    for chunk in plain.chunks:
+        assert made.file_of(chunk).read_bytes() == plain.file_of(chunk).read_bytes()
+        assert made.record(f"timing/{chunk.id}")["machine"] is not None
 
 
 def test_no_node_is_large_enough(ray_here, tmp_path):
@@ -108,7 +108,7 @@ class TestRayExecutor(ExecutorConformance):
 
     def test_a_killed_worker_loses_its_task_and_no_other(self, executor):
         """Either process: the one that trains, or the Ray worker above it."""
-        (long, *_), lakes = populations(budget={"steps": 10_000_000}), populations()
+        (long, *_), lakes = chunks(budget={"steps": 10_000_000}), chunks()
         for victims in (training, busy_workers):
             killed = []
 
@@ -125,14 +125,14 @@ class TestRayExecutor(ExecutorConformance):
             assert all(isinstance(one, Finished) for one in finish(executor, [*map(TrainTask, lakes)]))
 
     def test_what_ends_its_own_process_is_not_tried_again(self, executor):
-        (crash, *_) = populations(environments=[f"{HOSTILE}:Crashes-v0"], learners={"dqn": {"type": "dqn"}})
+        (crash, *_) = chunks(environments=[f"{HOSTILE}:Crashes-v0"], learners={"dqn": {"type": "dqn"}})
         (event,) = finish(executor, [TrainTask(crash)])
         assert isinstance(event, Lost)
         assert event.reason == "The worker process ended with exit code 7"
         assert not event.retriable
 
     def test_after_close_nothing_trains(self, executor):
-        (long, *_) = populations(budget={"steps": 10_000_000})
+        (long, *_) = chunks(budget={"steps": 10_000_000})
         executor.submit(TrainTask(long))
         wait_for(training)
         (worker,) = training()

@@ -88,7 +88,7 @@ def test_a_changed_file_is_other_code(mine):
 
 def test_too_much_is_refused_in_one_line(mine, monkeypatch):
     monkeypatch.setattr(own_code, "LARGEST", 3)
-    with pytest.raises(ConfigError, match=r"^The modules of your own .* at most 3 bytes, but mine_a has more; move"):
+    with pytest.raises(ConfigError, match=r"^the custom modules .* at most 3 bytes, but mine_a has more; move"):
         packed({"mine_a"})
 
 

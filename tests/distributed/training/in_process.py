@@ -1,4 +1,4 @@
-"""Actors in this process: they do what they are asked for when it is waited for, and die when a test says so."""
+"""Actors in this process: they do what they are asked for when it is waited for, and die when a test reports it."""
 
 from dataclasses import dataclass, field
 
@@ -7,8 +7,9 @@ import numpy as np
 from replaylab.distributed.replay.shards.transport import ShardLost
 from replaylab.distributed.training.actor import Actor
 from replaylab.distributed.training.learner import LearnerRun
-from replaylab.distributed.training.loop import Plan, perform
+from replaylab.distributed.training.loop import perform
 from replaylab.distributed.training.options import Actors, Shards
+from replaylab.learners import Callbacks
 from tests.distributed.replay.in_process import InProcess
 
 
@@ -24,8 +25,8 @@ class Answer:
 
     def result(self):
         client = self.client
-        assert not client.stage.never(client)
-        if self.arguments and client.stage.dying(client):
+        assert not client.launcher.never(client)
+        if self.arguments and client.launcher.dying(client):
             client.dead = True
         if client.dead:
             raise ShardLost("killed")
@@ -33,7 +34,7 @@ class Answer:
             client.actor = Actor(*client.made_of)
             return None
         report = client.actor.step(*self.arguments)
-        client.stage.versions.append(self.arguments[0])
+        client.launcher.versions.append(self.arguments[0])
         return report
 
 
@@ -41,7 +42,7 @@ class Answer:
 class Client:
     """An actor, made by its first call, `begin`."""
 
-    stage: object
+    launcher: object
     number: int
     life: int
     made_of: tuple
@@ -59,7 +60,7 @@ class Client:
 
 
 @dataclass
-class Stage:
+class Launcher:
     """Starts actors in this process.
 
     Attributes:
@@ -89,19 +90,33 @@ class Stage:
         return [not (self.never(one.client) or self.busy(one.client)) for one in pendings]
 
 
+class StopError(Exception):
+    """A run is cut off."""
+
+
+def stops(after):
+    """A hook that cuts a run off after so many steps."""
+
+    def stop(now):
+        if now >= after:
+            raise StopError
+
+    return Callbacks(progress=stop)
+
+
 TWO = Actors(2), Shards(2)
 
 
 def trained(
-    configuration, actors=TWO[0], shards=TWO[1], *, seed=0, checkpoints=None, resume=None, made=Stage, **options
+    configuration, actors=TWO[0], shards=TWO[1], *, seed=0, checkpoints=None, resume=None, made=Launcher, **options
 ):
-    """Train in this process; return the metrics, the run and the stage."""
+    """Train in this process; return the metrics, the run and the launcher."""
     fates = {name: options.pop(name) for name in ("dying", "never", "busy") if name in options}
     run, stages = LearnerRun(configuration, seed, actors, **options), []
 
-    def stage(declare, writer):
+    def launcher(declare, writer):
         stages.append(made(declare, writer, **fates))
         return stages[0]
 
-    metrics = perform(Plan(run, actors, shards, checkpoints, resume, InProcess(), stage))
+    metrics = perform(run, actors, shards, checkpoints, resume, InProcess(), launcher)
     return metrics, run, stages[0]

@@ -12,11 +12,11 @@ from replaylab.distributed.training import Actors, Shards, checkpoint, train
 from replaylab.distributed.training.checkpoint import load
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.errors import ConfigError, NonFiniteError, SnapshotError, StorageError
-from replaylab.learners import DQN, SB3, Callbacks, Checkpoints, Hook, QLearning, TrainingConfig
+from replaylab.learners import DQN, SB3, Checkpoints, Hook, QLearning, TrainingConfig
 from replaylab.learners.training import metrics_recorder
 from replaylab.replay import NStep, Prioritized, RankBased, ReLo, Uniform
 from tests.distributed.replay.conftest import replay
-from tests.distributed.training.in_process import Stage, trained
+from tests.distributed.training.in_process import Launcher, StopError, stops, trained
 
 LEARNER = DQN(hidden=(8,), batch_size=16, capacity=400, learning_starts=40, train_period=4)
 
@@ -80,14 +80,14 @@ class Remote(Hook):
         assert run.clock.steps == LEARNER.learning_starts + LEARNER.train_period * len(self.batches[1:])
 
     def on_end(self, run, over):
-        self.stats = run.replay.remote.stats()
+        self.stats = run.replay.replay.stats()
 
 
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
 def test_every_step_is_stored_once_and_true_and_updates_keep_pace(mode):
     seen = Remote()
     actors = Actors(3, envs=2, unroll=5)
-    metrics, run, stage = trained(config(autoreset_mode=mode), actors, hooks=[seen])
+    metrics, run, launcher = trained(config(autoreset_mode=mode), actors, hooks=[seen])
     assert run.clock.steps == seen.stats.added
     assert 200 <= run.clock.steps < 206
     assert run.agents.updates == (200 - 40) // 4 + 1
@@ -103,17 +103,17 @@ def test_every_step_is_stored_once_and_true_and_updates_keep_pace(mode):
     returns = metrics.of("rollout/ep_rew")[1]
     assert len(returns)
     assert (returns == 28.0).all()
-    newest = max(stage.versions)
+    newest = max(launcher.versions)
     assert run.agents.updates - newest <= actors.publish_every + run.ahead / 4 + 1
-    assert stage.versions[0] == 0
+    assert launcher.versions[0] == 0
 
 
 def test_actors_explore_by_their_numbers_and_act_by_the_newest_weights():
     actors = Actors(2, envs=3, epsilon=0.5, alpha=5.0)
     assert np.allclose(actors.epsilons().ravel(), 0.5 ** (1 + np.arange(6)))
     assert Actors(1).epsilons().tolist() == [[0.4]]
-    _, run, stage = trained(config(), actors)
-    mine, theirs = run.agents, [client.actor._agents for client in stage.started]
+    _, run, launcher = trained(config(), actors)
+    mine, theirs = run.agents, [client.actor._agents for client in launcher.started]
     fresh = LearnerRun(config(), 0, actors).agents
     assert not np.array_equal(mine.core.online, fresh.core.online)
     for one in theirs:
@@ -123,7 +123,7 @@ def test_actors_explore_by_their_numbers_and_act_by_the_newest_weights():
         assert np.array_equal(one.q_values(obs), mine.q_values(obs))
 
 
-def test_actors_that_die_are_started_anew_and_their_episodes_are_not_joined():
+def test_actors_that_die_are_started_again_and_their_episodes_are_not_joined():
     """With n-step returns: none reaches from a dead actor's last episode into its successor's first."""
     seen = Remote()
     deaths = iter([7, 15, 22, 30])
@@ -137,11 +137,11 @@ def test_actors_that_die_are_started_anew_and_their_episodes_are_not_joined():
         return True
 
     where = config(transforms=[NStep(3, LEARNER.gamma)], total_steps=400)
-    _, run, stage = trained(where, Actors(2, unroll=5), hooks=[seen], dying=dying)
+    _, run, launcher = trained(where, Actors(2, unroll=5), hooks=[seen], dying=dying)
     assert run.clock.steps == 400
     assert run.agents.updates == 91
-    lives = [[client.life for client in stage.started if client.number == number] for number in (0, 1)]
-    assert len(stage.started) == 6
+    lives = [[client.life for client in launcher.started if client.number == number] for number in (0, 1)]
+    assert len(launcher.started) == 6
     assert lives == [list(range(len(one))) for one in lives]
     for batch in seen.batches:
         obs, after = batch.obs[0], batch.next_obs[0]
@@ -154,19 +154,20 @@ def test_an_actor_that_cannot_live_ends_training():
 
 
 def test_training_goes_on_without_an_actor_that_gets_no_place(monkeypatch, caplog):
-    monkeypatch.setattr("replaylab.distributed.training.crew.SILENCE", 0.0)
-    metrics, run, stage = trained(config(), Actors(3), never=lambda client: client.number == 1)
+    monkeypatch.setattr("replaylab.distributed.training.actor_pool.SILENCE", 0.0)
+    metrics, run, launcher = trained(config(), Actors(3), never=lambda client: client.number == 1)
     assert run.clock.steps == 200
     assert metrics.of("eval/mean_reward")[0].tolist() == [100, 200]
-    assert [client.actor is None for client in stage.started] == [False, True, False]
+    assert [client.actor is None for client in launcher.started] == [False, True, False]
     assert [one.getMessage() for one in caplog.records if "actor 1" in one.getMessage()] == [
-        "actor 1 has not begun within 0 s, and training goes on without it: its environment takes long to make, or no "
+        "actor 1 has not begun within 0 s, and training continues without it: "
+        "its environment takes long to make, or no "
         "node has the cores free that it is to get (see ray status)"
     ]
 
 
-def test_an_actor_that_hangs_is_told(monkeypatch, caplog):
-    monkeypatch.setattr("replaylab.distributed.training.crew.SILENCE", 0.0)
+def test_an_actor_that_hangs_is_reported(monkeypatch, caplog):
+    monkeypatch.setattr("replaylab.distributed.training.actor_pool.SILENCE", 0.0)
     asked = count()
 
     def busy(client):
@@ -179,7 +180,7 @@ def test_an_actor_that_hangs_is_told(monkeypatch, caplog):
 def test_actors_that_were_started_end_where_another_cannot_be():
     started = []
 
-    class Full(Stage):
+    class Full(Launcher):
         def start(self, number, life):
             if number == 2:
                 raise StorageError("no more")
@@ -225,7 +226,7 @@ def test_hooks_go_on_from_a_checkpoint(tmp_path):
         def restore(self, state):
             self.seen = int(state["others"])
 
-    with pytest.raises(SnapshotError, match="Others finds nothing of its own in the checkpoint"):
+    with pytest.raises(SnapshotError, match="Others finds no state in the checkpoint"):
         trained(config(), resume=tmp_path, hooks=[Others()])
 
 
@@ -235,13 +236,13 @@ def test_the_speed_is_of_what_was_trained_since_the_run_goes_on(tmp_path, monkey
     trained(config(total_steps=200), checkpoints=Checkpoints(tmp_path, 100))
     speeds = []
 
-    class Told(Hook):
+    class Reported(Hook):
         def on_metrics(self, now, values):
             speeds.extend(values.get("time/fps", ()))
 
-    with monkeypatch.context() as patch:  # goes on from the checkpoint, with a longer budget
-        patch.setattr(checkpoint, "settings_ever_of", lambda one: {checkpoint.settings_of(config(total_steps=200))})
-        trained(config(total_steps=300), resume=tmp_path, hooks=[Told()])
+    with monkeypatch.context() as patch:  # continues from the checkpoint, with a longer budget
+        patch.setattr(checkpoint, "check_same_run", lambda *_: None)
+        trained(config(total_steps=300), resume=tmp_path, hooks=[Reported()])
     assert speeds
     assert sum(speeds) <= 100
 
@@ -275,27 +276,20 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     whole, run, _ = trained(config(total_steps=300), checkpoints=saving)
     assert (tmp_path / "run" / "agents-0.npz").is_file()
 
-    class StopError(Exception):
-        pass
-
-    def stop(now):
-        if now >= 200:
-            raise StopError
-
     other = tmp_path / "other"
     with pytest.raises(StopError):
-        trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), hooks=[Callbacks(progress=stop)])
-    metrics, run, stage = trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), resume=other)
+        trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), hooks=[stops(200)])
+    metrics, run, launcher = trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), resume=other)
     assert run.clock.steps == 300
     assert run.agents.updates == 66
-    lives = {client.life for client in stage.started}
+    lives = {client.life for client in launcher.started}
     assert len(lives) == 1
     assert min(lives) >= 1
     assert metrics.of("eval/mean_reward")[0].tolist() == whole.of("eval/mean_reward")[0].tolist() == [100, 200, 300]
     assert len(list(other.glob("learner-*.npz"))) == 1
     metrics, run, _ = trained(config(total_steps=300), shards=Shards(3), resume=other)  # nothing is left to do
     assert run.clock.steps == 300
-    with pytest.raises(SnapshotError, match=r"the run in .* is another one; it can continue only as it began"):
+    with pytest.raises(SnapshotError, match="is another one: it was trained with total_steps=300, but got 400"):
         trained(config(total_steps=400), resume=other)
     with pytest.raises(SnapshotError, match="it began with environments=2, but got 3"):
         trained(config(total_steps=300), Actors(3), resume=other)
@@ -332,7 +326,7 @@ def test_hooks_that_step_environments_are_refused():
         def on_step(self, run, step, ids):
             """Never called."""
 
-    with pytest.raises(ConfigError, match=r"`hooks` must do without .*, but got Steps, which has on_step"):
+    with pytest.raises(ConfigError, match=r"`hooks` with actors must do without .*, but got Steps, which needs on_s"):
         trained(config(), hooks=[Steps()])
 
 
@@ -343,14 +337,15 @@ def test_a_torch_learner_and_reducible_loss(one_thread):
         return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, actions))
 
     learner = DQN(module=module, batch_size=16, capacity=400, learning_starts=40, train_period=8)
-    _, run, stage = trained(config(ReLo(), learner, total_steps=120, eval_every=None))
+    _, run, launcher = trained(config(ReLo(), learner, total_steps=120, eval_every=None))
     assert run.agents.updates == 11
-    theirs = stage.started[0].actor._agents
+    theirs = launcher.started[0].actor._agents
     theirs.take_weights(run.agents.weights())
     obs = np.ones((1, 4, 3), np.float32)
     assert np.array_equal(theirs.q_values(obs), run.agents.q_values(obs))
 
 
+SMALL = {"learning_starts": 40, "batch_size": 16, "buffer_size": 500, "policy_kwargs": {"net_arch": [8]}}
 ALGORITHMS = [
     ("SAC", {}, Prioritized(beta=0.5), ()),
     ("TD3", {"action_noise": {"type": "normal", "sigma": 0.1}}, Uniform(), (NStep(3, 0.99),)),
@@ -361,15 +356,14 @@ ALGORITHMS = [
 def test_actor_critics(algorithm, arguments, sampler, transforms, one_thread, tmp_path):
     """Their own `train` learns, the newest actor acts; errors come back as priorities; a checkpoint holds all."""
     pytest.importorskip("stable_baselines3")
-    small = {"learning_starts": 40, "batch_size": 16, "buffer_size": 500, "policy_kwargs": {"net_arch": [8]}}
-    learner = SB3(algorithm, arguments={**small, **arguments})
+    learner = SB3(algorithm, arguments=SMALL | arguments)
     given = config(sampler, learner, "Pendulum-v1", transforms=transforms, total_steps=60, eval_every=30)
     saving = Checkpoints(tmp_path, 30)
-    metrics, run, stage = trained(given, Actors(2, envs=2, unroll=2), checkpoints=saving)
+    metrics, run, launcher = trained(given, Actors(2, envs=2, unroll=2), checkpoints=saving)
     assert run.agents.updates == given.total_steps - 40
     assert np.isfinite(metrics.of("train/critic_loss")[1]).all()
     assert (len(metrics.of("train/td_error_mean")[1]) > 0) == sampler.wants_feedback
-    theirs, obs = stage.started[0].actor._agents, np.ones((1, 5, 3), np.float32)
+    theirs, obs = launcher.started[0].actor._agents, np.ones((1, 5, 3), np.float32)
     theirs.take_weights(run.agents.weights())
     assert np.array_equal(theirs.act(obs, explore=False), run.agents.act(obs, explore=False))
     assert not np.array_equal(theirs.act(obs, explore=True), run.agents.act(obs, explore=False))
@@ -384,8 +378,7 @@ def test_actor_critics(algorithm, arguments, sampler, transforms, one_thread, tm
 def test_weights_of_uniform_draws_over_uneven_shards_are_in_the_loss(one_thread):
     """Where one shard has more steps than its last tally says, rows have P/q."""
     pytest.importorskip("stable_baselines3")
-    small = {"learning_starts": 40, "batch_size": 16, "buffer_size": 500, "policy_kwargs": {"net_arch": [8]}}
-    given = config(Uniform(), SB3("TD3", arguments=small), "Pendulum-v1", total_steps=120, eval_every=None)
+    given = config(Uniform(), SB3("TD3", arguments=SMALL), "Pendulum-v1", total_steps=120, eval_every=None)
     turns, seen = cycle([0, 0, 1]), Weights()
 
     def busy(client):
@@ -406,23 +399,19 @@ class Weights(Hook):
         self.uneven += bool((batch.weight != 1.0).any())
 
 
+OWN = {"train_freq": 4, "gradient_steps": 4, "target_update_interval": 2}
+NOISE = {"action_noise": {"type": "ornstein_uhlenbeck", "sigma": 0.1}}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("algorithm", "arguments", "env", "message"),
     [
-        (
-            {"train_freq": 4, "gradient_steps": 4, "target_update_interval": 2},
-            "`target_update_interval` of SAC must be 1",
-        ),
-        ({"action_noise": {"type": "ornstein_uhlenbeck", "sigma": 0.1}}, "`action_noise` of SAC must not be ornstein"),
+        ("SAC", OWN, "Pendulum-v1", "`target_update_interval` of SAC must be 1"),
+        ("SAC", NOISE, "Pendulum-v1", "`action_noise` of SAC must not be ornstein"),
+        ("DQN", {}, "CartPole-v1", r"such as SAC or TD3, but got DQN; for deep Q-learning take DQN\(\)"),
     ],
 )
-def test_what_an_algorithm_does_by_its_own_loop_is_refused(arguments, message):
+def test_what_an_algorithm_does_by_its_own_loop_is_refused(algorithm, arguments, env, message):
     pytest.importorskip("stable_baselines3")
     with pytest.raises(ConfigError, match=message):
-        LearnerRun(config(Uniform(), SB3("SAC", arguments=arguments), "Pendulum-v1"), 0, Actors(1))
-
-
-def test_algorithms_that_need_their_own_loop_are_refused():
-    pytest.importorskip("stable_baselines3")
-    with pytest.raises(ConfigError, match=r"such as SAC or TD3, but got DQN; for deep Q-learning take DQN\(\)"):
-        LearnerRun(config(Uniform(), SB3("DQN"), "CartPole-v1"), 0, Actors(1))
+        LearnerRun(config(Uniform(), SB3(algorithm, arguments=arguments), env), 0, Actors(1))

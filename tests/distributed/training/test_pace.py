@@ -10,9 +10,9 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab.distributed.training.options import Actors
 from replaylab.errors import ConfigError, NonFiniteError, ShapeError
-from replaylab.learners import DQN, Callbacks, Checkpoints, Hook, TrainingConfig, train
+from replaylab.learners import DQN, Checkpoints, Hook, TrainingConfig, train
 from replaylab.replay import Uniform
-from tests.distributed.training.in_process import trained
+from tests.distributed.training.in_process import StopError, stops, trained
 
 SMALL = DQN(hidden=(4,), batch_size=4, capacity=300)
 
@@ -90,8 +90,8 @@ class AnnealedAgents(LinearGaussianAgents):
 
 
 def test_actors_hear_of_progress_and_a_setting_called_epsilon_stays():
-    _, run, stage = trained(config(Annealed(), "Pendulum-v1", total_steps=400))
-    for client in stage.started:
+    _, run, launcher = trained(config(Annealed(), "Pendulum-v1", total_steps=400))
+    for client in launcher.started:
         heard = client.actor._agents.heard
         assert heard[0] == 0.0
         assert 0.8 < heard[-1] <= 1.0
@@ -99,7 +99,7 @@ def test_actors_hear_of_progress_and_a_setting_called_epsilon_stays():
     assert run.agents.learner.epsilon == 1e-8
 
 
-def test_actions_of_another_shape_are_told():
+def test_actions_of_another_shape_are_reported():
     class One(AnnealedAgents):
         def act(self, obs, explore):
             return super().act(obs[:, :1] if explore else obs, explore)
@@ -109,7 +109,9 @@ def test_actions_of_another_shape_are_told():
         def agents(self, observation_space, action_space, seeds):
             return One(self, observation_space, action_space, seeds)
 
-    with pytest.raises(ShapeError, match=r"must return actions \(1, 3, ...\)"):
+    with pytest.raises(
+        ShapeError, match=r"`act` of One must return actions, numbers of shape \(1, 3, \.\.\.\), but returned"
+    ):
         trained(config(Lone(), "Pendulum-v1"), Actors(1, envs=3))
 
 
@@ -139,16 +141,9 @@ def test_what_a_reset_shows_is_looked_at_in_every_mode(mode):
 
 
 def test_streams_do_not_come_again_after_a_resume(tmp_path):
-    class StopError(Exception):
-        pass
-
-    def stop(now):
-        if now >= 150:
-            raise StopError
-
     seen = []
     for resume in (None, tmp_path, tmp_path):
-        saving, hooks = Checkpoints(tmp_path, 100), [Callbacks(progress=stop)]
+        saving, hooks = Checkpoints(tmp_path, 100), [stops(150)]
         stages = []
 
         def dying(client, stages=stages):

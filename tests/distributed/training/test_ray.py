@@ -1,12 +1,12 @@
 """Training by Ray actors: processes that really die, and what is seen of them from outside."""
 
+import json
 import logging
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from replaylab.distributed import Actors, Shards, cluster_status, train
 from replaylab.learners import DQN, Checkpoints, Hook, TrainingConfig
 from replaylab.replay import Prioritized
 from tests.distributed.processes import descendants
+from tests.study.execution.test_study_run import wait_for
 
 pytestmark = pytest.mark.no_sanitizer
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "distributed-training.md"
 LEARNER = DQN(hidden=(8,), batch_size=16, capacity=1_000, learning_starts=100, train_period=8)
 
 
@@ -37,11 +37,11 @@ class Kills(Hook):
 
     def shard(self, run):
         """Kill -9 of the process of shard 0."""
-        self.kill(run.replay.remote._fleet.places[0].client.actor)
+        self.kill(run.replay.replay._pool.slots[0].client.actor)
 
     def actor(self, run):
         """Kill -9 of the process of actor 1."""
-        name = run.replay.remote._fleet.transport.run
+        name = run.replay.replay._pool.transport.run
         self.kill(self.ray.get_actor(f"{name}/actor-1/0", "replaylab"))
 
     def kill(self, actor):
@@ -50,7 +50,7 @@ class Kills(Hook):
 
     def look(self, run):
         """See what others see."""
-        self.stats = run.replay.remote.stats()
+        self.stats = run.replay.replay.stats()
         self.seen = cluster_status(None)
 
 
@@ -69,9 +69,7 @@ def test_shard_and_actor_are_killed_and_the_run_goes_on_later(ray_here, tmp_path
     assert "shard 0 (epoch 0) is lost" in caplog.text
     assert "actor 1 (life 0) is lost" in caplog.text
     assert train(config, 3, actors=Actors(2), shards=Shards(1), resume=tmp_path).of("eval/mean_reward")[0][-1] == 1200
-    begun = time.monotonic()
-    while cluster_status(None):  # nothing is left behind, once Ray has taken note of it
-        assert time.monotonic() - begun < 30
+    wait_for(lambda: not cluster_status(None))  # nothing is left behind, once Ray has taken note of it
 
 
 def test_from_the_command_line(ray_here, tmp_path, capsys):
@@ -79,8 +77,9 @@ def test_from_the_command_line(ray_here, tmp_path, capsys):
     small = ["--learner-options", "hidden=[8]", "learning_starts=100", "train_period=8", "--eval-episodes", "1"]
     given = ["train", "--actors", "1", "--shards", "1", "--steps", "300", "--save", str(run), *small]
     assert main(given) == 0
-    assert "final level" in capsys.readouterr().out
-    assert main(["train", "--resume", str(run)]) == 0
+    assert "final return" in capsys.readouterr().out
+    assert main(["train", "--resume", str(run), "--shards", "2"]) == 0
+    assert json.loads((run / "actors.json").read_text())["shards"] == 2
     assert main(["cluster", "status", "--address", ray_here.get_runtime_context().gcs_address]) == 0
     assert "no replay in shards runs in this cluster" in capsys.readouterr().out
 
@@ -98,15 +97,24 @@ def test_from_the_command_line(ray_here, tmp_path, capsys):
     ],
 )
 def test_wrong_options(ray_here, wrong, said, capsys):
-    budget = [] if "--episodes" in wrong else ["--steps", "300"]
+    budget = [] if "--episodes" in wrong else ["--steps", "2000"]
     assert main(["train", *budget, *wrong]) == 2
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", [["--shards", "2"], ["--address", "auto"]])
+def test_options_of_actors_for_a_run_without(option, tmp_path, capsys):
+    assert main(["train", "--resume", str(tmp_path), *option]) == 2
+    assert f"{option[0]} is for runs with actors, but {tmp_path} holds none" in capsys.readouterr().err
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-def test_all_is_killed_or_interrupted_and_goes_on(end, tmp_path):
-    """By kill -9 of the learner and of every process of its Ray, and by Ctrl-C, after which none is left."""
+@pytest.mark.parametrize(
+    ("end", "word", "code"),
+    [(signal.SIGKILL, "", -9), (signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)],
+)
+def test_all_is_killed_or_interrupted_and_goes_on(end, word, code, tmp_path):
+    """By kill -9 of the learner and of every process of its Ray; by Ctrl-C and SIGTERM, after which none is left."""
     pytest.importorskip("ray")
     command = [sys.executable, "-m", "replaylab", "train"]
     options = ["--actors", "2", "--steps", "6000", "--learner-options", "hidden=[8]", "train_period=8"]
@@ -114,30 +122,17 @@ def test_all_is_killed_or_interrupted_and_goes_on(end, tmp_path):
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
     arguments = [*command, *options, *saving]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as training:
-        begun = time.monotonic()
-        while not (tmp_path / "distributed.json").exists():
-            assert training.poll() is None
-            assert time.monotonic() - begun < 300
-            time.sleep(0.2)
+        wait_for(lambda: (tmp_path / "distributed.json").exists() or training.poll() is not None, 300.0)
+        assert training.poll() is None
         with_it = [training.pid, *descendants(training.pid)] if end == signal.SIGKILL else [training.pid]
         below = list(descendants(training.pid))
         for process in with_it:
             os.kill(process, end)
         said = training.communicate()[1]
-    assert training.returncode == (-9 if end == signal.SIGKILL else 130)
-    if end == signal.SIGINT:
-        assert said.endswith(
-            f"replaylab: interrupted; replaylab train --resume {tmp_path} continues from the last checkpoint.\n"
-        )
+    assert training.returncode == code
+    if word:
+        assert said == f"replaylab: {word}; replaylab train --resume {tmp_path} continues from the last checkpoint.\n"
         assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
     done = subprocess.run([*command, "--resume", str(tmp_path)], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
-    assert "final level" in done.stdout
-
-
-@pytest.mark.slow
-def test_the_guide_does_what_it_says(ray_here, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    names = {"__name__": "guide"}
-    for code in re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL):
-        exec(compile(code, str(GUIDE), "exec"), names)
+    assert "final return" in done.stdout

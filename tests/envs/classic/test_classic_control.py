@@ -1,3 +1,5 @@
+import functools
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -5,6 +7,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from replaylab.envs import AcrobotVectorEnv, CartPoleVectorEnv, MountainCarVectorEnv, make_vector_env
 from replaylab.errors import ConfigError, ShapeError
+from tests.envs import conformance
 
 MODES = list(AutoresetMode)
 SEEDS = [11, 3, 3, 2**31, 0]
@@ -16,24 +19,13 @@ def sync(env_id, mode, **kwargs):
     return SyncVectorEnv([lambda: gym.make(env_id, **kwargs) for _ in SEEDS], autoreset_mode=mode)
 
 
-def swinging(env_id, obs, generator):
+def swinging(env, obs, rng):
     """Push the way it moves, most of the time: MountainCar and Acrobot reach their goals."""
-    num_actions = 2 if env_id == "CartPole-v1" else 3
-    action = generator.integers(num_actions, size=len(obs))
-    if num_actions == 2:
+    action = conformance.at_random(env, obs, rng)
+    if env.single_action_space.n == 2:
         return action
     forward = np.where(obs[:, 1] >= 0, 2, 0) if obs.shape[1] == 2 else np.where(obs[:, 4] >= 0, 0, 2)
-    return np.where(generator.random(len(obs)) < 0.2, action, forward)
-
-
-def same_infos(left, right):
-    assert left.keys() == right.keys()
-    if "final_obs" in left:
-        np.testing.assert_array_equal(left["_final_obs"], right["_final_obs"])
-        for i in np.flatnonzero(left["_final_obs"]):
-            np.testing.assert_array_equal(left["final_obs"][i], right["final_obs"][i])
-            assert left["final_obs"][i].dtype == right["final_obs"][i].dtype
-        assert left["final_info"] == right["final_info"]
+    return np.where(rng.random(len(obs)) < 0.2, action, forward)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -41,34 +33,14 @@ def same_infos(left, right):
 def test_equals_gymnasiums_synchronous_vector_env(env_id, limit, mode):
     """Whole episodes, bit for bit; first observations of Acrobot's episodes are rounded once more by Gymnasium."""
     kwargs = {} if limit is None else {"max_episode_steps": limit}
-    ours = make_vector_env(env_id, len(SEEDS), autoreset_mode=mode, **kwargs)
-    theirs = sync(env_id, mode, **kwargs)
-    assert isinstance(ours, CLASSES[env_id])
-    assert ours.metadata["autoreset_mode"] is mode
-    assert ours.single_observation_space == theirs.single_observation_space
-    assert ours.single_action_space == theirs.single_action_space
-    actions = np.random.default_rng(0)
-    obs, expected = ours.reset(seed=SEEDS)[0], theirs.reset(seed=SEEDS)[0]
-    starts = {"rtol": 0, "atol": 1e-7}
-    np.testing.assert_allclose(obs, expected, **starts)
-    ends = terminations = 0
-    for _ in range(450 if limit is None else 60):
-        action = swinging(env_id, obs, actions)
-        left, right = ours.step(action), theirs.step(action)
-        for a, b in zip(left[1:4], right[1:4], strict=True):
-            np.testing.assert_array_equal(a, b)
-        obs, reward, terminated, truncated, infos = left
-        assert (obs.dtype, reward.dtype) == (np.float32, np.float32)
-        going = ours.state()["steps"] > 0
-        np.testing.assert_array_equal(obs[going], right[0][going])
-        np.testing.assert_allclose(obs, right[0], **starts)
-        same_infos(infos, right[4])
-        ended = terminated | truncated
-        ends += ended.sum()
-        terminations += terminated.sum()
-        if mode is AutoresetMode.DISABLED and ended.any():
-            obs, again = (env.reset(options={"reset_mask": ended})[0] for env in (ours, theirs))
-            np.testing.assert_allclose(obs, again, **starts)
+    assert isinstance(make_vector_env(env_id, 1, **kwargs), CLASSES[env_id])
+
+    def make(count, mode):
+        return make_vector_env(env_id, count, autoreset_mode=mode, **kwargs)
+
+    steps = 450 if limit is None else 60
+    single = functools.partial(gym.make, env_id, **kwargs)
+    ends, terminations = conformance.equals_single_forms(make, single, mode, steps, swinging, starts=1e-7)
     assert ends > 10
     assert terminations > 10 or limit == 7
 
@@ -107,46 +79,15 @@ def test_equals_the_single_environment_of_the_same_seed():
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("env_id", IDS)
 def test_an_environment_depends_on_its_own_seed_only(env_id, mode):
-    def trace(seeds, place):
-        env = make_vector_env(env_id, len(seeds), autoreset_mode=mode, max_episode_steps=60)
-        rows = [env.reset(seed=seeds)[0][place]]
-        own, others = np.random.default_rng(2), np.random.default_rng(len(seeds))
-        for _ in range(150):
-            action = others.integers(2, size=len(seeds))
-            action[place] = own.integers(2)
-            rows.append(env.step(action)[0][place])
-        return np.array(rows)
-
-    alone = trace([4], 0)
-    np.testing.assert_array_equal(alone, trace([9, 8, 4, 7], 2))
-    np.testing.assert_array_equal(alone, trace([*range(20, 38), 4], 18))
+    options = {"autoreset_mode": mode, "max_episode_steps": 60}
+    conformance.depends_on_its_own_seed_only(lambda count: make_vector_env(env_id, count, **options))
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("env_id", IDS)
 def test_a_restored_environment_goes_on_exactly(env_id, mode):
-    def play(env, steps):
-        actions, rows = np.random.default_rng(5), []
-        for _ in range(steps):
-            *row, _ = env.step(actions.integers(2, size=3))
-            rows.append(np.column_stack(row))
-            if mode is AutoresetMode.DISABLED and (row[2] | row[3]).any():
-                env.reset(options={"reset_mask": row[2] | row[3]})
-        return np.array(rows)
-
-    env, other = (make_vector_env(env_id, 3, autoreset_mode=mode, max_episode_steps=40) for _ in range(2))
-    env.reset(seed=[1, 2, 3])
-    shown = play(env, 40)[-1][:, : env.single_observation_space.shape[0]]
-    state = env.state()
-    if mode is AutoresetMode.NEXT_STEP:
-        assert state["ended"].any() or env_id == "CartPole-v1"
-    seen = other.restore({name: values.copy() for name, values in state.items()})
-    if mode is not AutoresetMode.DISABLED:
-        np.testing.assert_array_equal(seen, shown)
-    expected = play(env, 100)
-    np.testing.assert_array_equal(play(other, 100), expected)
-    env.restore(state)
-    np.testing.assert_array_equal(play(env, 100), expected)
+    options = {"autoreset_mode": mode, "max_episode_steps": 40}
+    conformance.goes_on_exactly(lambda: make_vector_env(env_id, 3, **options), 40, 100)
 
 
 def test_another_environments_state_is_refused():
@@ -196,7 +137,7 @@ def test_a_step_before_the_first_reset_is_refused():
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_bad_actions_are_told(env_id):
+def test_bad_actions_are_reported(env_id):
     env = make_vector_env(env_id, 2)
     env.reset(seed=0)
     for bad in ([0, 3], [-1, 0]):
@@ -208,7 +149,7 @@ def test_bad_actions_are_told(env_id):
         env.step(np.zeros(3, np.int64))
 
 
-def test_bad_seeds_and_masks_are_told():
+def test_bad_seeds_and_masks_are_reported():
     env = make_vector_env("CartPole-v1", 2)
     with pytest.raises(ShapeError, match="`seed` must hold one seed for each of the 2 environments, but got 3"):
         env.reset(seed=[1, 2, 3])

@@ -1,7 +1,7 @@
 """Good play of each game, recorded: what was done, and a checksum of what was seen.
 
 Random play dies too soon to see a game get harder, so actions were found by looking ahead: for each action, some
-random futures in copies that have the same random numbers. `python -m tests.envs.pixels.golden` records anew.
+random futures in copies that have the same random numbers. `python -m tests.envs.pixels.golden` records again.
 """
 
 import zlib
@@ -73,7 +73,7 @@ def record(game):
 
 
 def main():
-    """Record every game anew."""
+    """Record every game again."""
     FOLDER.mkdir(exist_ok=True)
     for game in MINATAR.values():
         actions = record(game)

@@ -7,13 +7,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import make_vector_env
 from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.pixels.pictures import COLOURS
 from replaylab.envs.registration import MINATAR
 from replaylab.errors import ConfigError, ShapeError
+from tests.envs import conformance
 from tests.envs.pixels import golden
 
 IDS = {game: f"replaylab/{name}" for name, game in MINATAR.items()}
@@ -21,7 +22,6 @@ GAMES = list(IDS)
 MINIMAL = {"asterix": 5, "breakout": 3, "freeway": 3, "seaquest": 6, "space_invaders": 4}
 CHANNELS = {"asterix": 4, "breakout": 4, "freeway": 7, "seaquest": 10, "space_invaders": 6}
 MODES = list(AutoresetMode)
-SEEDS = [4, 0, 4, 2**40]
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -51,26 +51,11 @@ def test_spaces_are_those_of_the_game(game):
 @pytest.mark.parametrize("game", GAMES)
 def test_the_vector_form_equals_single_ones(game, mode):
     options = {"max_episode_steps": 90} if game == "freeway" else {}
-    ours = MinAtarVectorEnv(4, game=game, autoreset_mode=mode, **options)
-    theirs = SyncVectorEnv([lambda: MinAtarEnv(game=game, **options) for _ in SEEDS], autoreset_mode=mode)
-    assert ours.single_observation_space == theirs.single_observation_space
-    assert ours.observation_space == theirs.observation_space
-    assert ours.single_action_space == theirs.single_action_space
-    actions, ends = np.random.default_rng(0), 0
-    np.testing.assert_array_equal(ours.reset(seed=SEEDS)[0], theirs.reset(seed=SEEDS)[0])
-    for _ in range(300):
-        action = actions.integers(ours.single_action_space.n, size=4)
-        left, right = ours.step(action), theirs.step(action)
-        assert ours.observation_space.contains(left[0])
-        for a, b in zip(left[:4], right[:4], strict=True):
-            np.testing.assert_array_equal(a, b)
-        ended = left[2] | left[3]
-        ends += ended.sum()
-        for i in np.flatnonzero(ended) if "final_obs" in right[4] else ():
-            np.testing.assert_array_equal(left[4]["final_obs"][i], right[4]["final_obs"][i])
-        if mode is AutoresetMode.DISABLED and ended.any():
-            pair = (env.reset(options={"reset_mask": ended})[0] for env in (ours, theirs))
-            np.testing.assert_array_equal(next(pair), next(pair))
+
+    def make(count, mode):
+        return MinAtarVectorEnv(count, game=game, autoreset_mode=mode, **options)
+
+    ends, _ = conformance.equals_single_forms(make, lambda: MinAtarEnv(game=game, **options), mode, 300)
     assert ends >= 3
 
 
@@ -93,15 +78,7 @@ def equal(left, right, rows=slice(None), other=slice(None)):
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
 def test_a_restored_game_goes_on_exactly(game, mode):
-    env, other = (MinAtarVectorEnv(3, game=game, autoreset_mode=mode) for _ in range(2))
-    env.reset(seed=1)
-    last = trace(env, 137, np.random.default_rng(1))[-1][0]
-    state = env.state()
-    np.testing.assert_array_equal(other.restore(state), last)
-    expected = trace(env, 200, np.random.default_rng(2))
-    assert equal(trace(other, 200, np.random.default_rng(2)), expected)
-    env.restore(state)
-    assert equal(trace(env, 200, np.random.default_rng(2)), expected)
+    conformance.goes_on_exactly(lambda: MinAtarVectorEnv(3, game=game, autoreset_mode=mode))
 
 
 @pytest.mark.parametrize("twin", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
@@ -116,17 +93,7 @@ def test_an_environment_is_copied_with_its_state(twin):
 
 @pytest.mark.parametrize("game", GAMES)
 def test_a_copy_depends_on_its_own_seed_alone(game):
-    def play(seeds, place):
-        env = MinAtarVectorEnv(len(seeds), game=game)
-        rng, rows = np.random.default_rng(0), []
-        env.reset(seed=seeds)
-        for _ in range(300):
-            obs, reward, *_ = env.step(rng.integers(3, size=4)[[0] * len(seeds)])
-            rows.append((obs[place].tobytes(), reward[place]))
-        return rows
-
-    assert play([5], 0) == play([1, 2, 5], 2)
-    assert play([5], 0) != play([6], 0)
+    conformance.depends_on_its_own_seed_only(lambda count: MinAtarVectorEnv(count, game=game), 300)
 
 
 def columns(obs):
@@ -204,7 +171,7 @@ def test_pictures_show_every_thing_in_its_colour():
         ({"max_episode_steps": 0}, "`max_episode_steps` must be at least 1, but got 0"),
     ],
 )
-def test_bad_options_are_told(options, message):
+def test_bad_options_are_reported(options, message):
     with pytest.raises(ConfigError, match=message):
         MinAtarVectorEnv(2, **{"game": "breakout", **options})
 

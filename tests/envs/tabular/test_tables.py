@@ -9,10 +9,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from replaylab.envs import TableVectorEnv, TransitionTable, make_vector_env
 from replaylab.errors import ConfigError
 from replaylab.watch import play
+from tests.envs import conformance
 
 TAXI = max(name for name in gym.registry if name.startswith("Taxi-"))
 CLIFF = max(name for name in gym.registry if name.startswith("CliffWalking-"))
-SEEDS = [11, 3, 3, 2**31, 0]
 ENVS = [
     (TAXI, {}, 60),
     (TAXI, {"is_rainy": True}, 60),
@@ -25,43 +25,18 @@ ENVS = [
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize(("env_id", "kwargs", "limit"), ENVS)
 def test_equals_gymnasiums_synchronous_vector_env_on_the_same_streams(env_id, kwargs, limit, mode):
-    cut = {} if limit is None else {"max_episode_steps": limit}
-    ours = make_vector_env(env_id, len(SEEDS), autoreset_mode=mode, **kwargs, **cut)
-    theirs = SyncVectorEnv([lambda: gym.make(env_id, **kwargs, **cut) for _ in SEEDS], autoreset_mode=mode)
-    assert isinstance(ours, TableVectorEnv)
-    assert ours.single_observation_space == theirs.single_observation_space
-    assert ours.single_action_space == theirs.single_action_space
-    assert ours.metadata["autoreset_mode"] is mode
-    actions, ends = np.random.default_rng(0), 0
-    np.testing.assert_array_equal(ours.reset(seed=SEEDS)[0], theirs.reset(seed=SEEDS)[0])
-    for _ in range(250):
-        action = actions.integers(ours.single_action_space.n, size=len(SEEDS))
-        left, right = ours.step(action), theirs.step(action)
-        for a, b in zip(left[:4], right[:4], strict=True):
-            np.testing.assert_array_equal(a, b)
-        assert left[0].dtype == right[0].dtype
-        if "final_obs" in right[4]:
-            np.testing.assert_array_equal(left[4]["final_obs"], right[4]["final_obs"])
-            np.testing.assert_array_equal(left[4]["_final_obs"], right[4]["_final_obs"])
-        ended = left[2] | left[3]
-        ends += ended.sum()
-        if mode is AutoresetMode.DISABLED and ended.any():
-            np.testing.assert_array_equal(*(env.reset(options={"reset_mask": ended})[0] for env in (ours, theirs)))
+    options = kwargs | ({} if limit is None else {"max_episode_steps": limit})
+    assert isinstance(make_vector_env(env_id, 1, **options), TableVectorEnv)
+
+    def make(count, mode):
+        return make_vector_env(env_id, count, autoreset_mode=mode, **options)
+
+    ends, _ = conformance.equals_single_forms(make, lambda: gym.make(env_id, **options), mode, 250)
     assert ends >= 20
 
 
 def test_a_copy_depends_on_its_own_seed_only():
-    def trace(seeds, place):
-        env = make_vector_env("FrozenLake-v1", len(seeds))
-        rows = [env.reset(seed=seeds)[0][place]]
-        own, others = np.random.default_rng(2), np.random.default_rng(len(seeds))
-        for _ in range(150):
-            action = others.integers(4, size=len(seeds))
-            action[place] = own.integers(4)
-            rows.append(env.step(action)[0][place])
-        return rows
-
-    assert trace([4], 0) == trace([9, 8, 4, 7], 2)
+    conformance.depends_on_its_own_seed_only(lambda count: make_vector_env("FrozenLake-v1", count))
 
 
 def test_what_is_not_stepped_by_its_table_is_left_to_gymnasium():
@@ -71,7 +46,7 @@ def test_what_is_not_stepped_by_its_table_is_left_to_gymnasium():
         TransitionTable.of(TAXI, fickle_passenger=True)
 
 
-def test_an_environment_without_a_table_is_told():
+def test_an_environment_without_a_table_is_reported():
     with pytest.raises(ConfigError, match=r"CartPole.* has no transition table: it needs the attributes `P`"):
         TransitionTable.of("CartPole-v1")
 
@@ -106,7 +81,7 @@ def test_a_drawn_map_that_is_given_is_that_of_every_copy():
     assert game.unwrapped.envs[0].unwrapped.desc.shape == (5, 5)
 
 
-def test_tables_are_laws():
+def test_tables_are_distributions():
     for env_id, kwargs, _ in ENVS:
         table = TransitionTable.of(env_id, **kwargs)
         np.testing.assert_allclose(table.probability.sum(2), 1.0)
@@ -139,17 +114,7 @@ def test_actions_may_have_different_numbers_of_outcomes():
 
 
 def test_a_restored_environment_goes_on_as_the_first_would_have():
-    def go_on(env):
-        actions = np.random.default_rng(3)
-        return [[part.tolist() for part in env.step(actions.integers(4, size=3))[:4]] for _ in range(60)]
-
-    env = make_vector_env("FrozenLake-v1", 3, max_episode_steps=9)
-    env.reset(seed=[1, 2, 3])
-    env.step(np.array([0, 1, 2]))
-    saved, end = env.state(), go_on(env)
-    other = make_vector_env("FrozenLake-v1", 3, max_episode_steps=9)
-    other.restore(saved)
-    assert go_on(other) == end
+    conformance.goes_on_exactly(lambda: make_vector_env("FrozenLake-v1", 3, max_episode_steps=9), 1, 60)
 
 
 @pytest.mark.parametrize("chances", [[0.5, 0.4], [2.0, -1.0], [np.nan, 1.0], [0.0, 0.0]])

@@ -12,13 +12,13 @@ from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import numbers
 from replaylab.replay import Uniform
 from replaylab.study import Spec
-from replaylab.study.execution.worker.preflight import check_population
-from replaylab.study.execution.worker.training import train_population
-from replaylab.study.plan.populations import plan
-from tests.learners.calls import train
+from replaylab.study.execution.worker.preflight import check_chunk
+from replaylab.study.execution.worker.training import train_chunk
+from replaylab.study.plan.chunks import plan
+from tests.learners.calls import assert_same_rows, train
 
 
-def test_a_missing_pool_is_told_with_the_command(monkeypatch):
+def test_a_missing_pool_is_reported_with_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(MissingExtraError, match=r'pip install "replaylab\[envpool\]"'):
         make_vector_env("CartPole-v1", 1, backend="envpool", autoreset_mode="NextStep")
@@ -29,7 +29,7 @@ def test_a_pool_resets_in_the_next_step_only():
         make_vector_env("CartPole-v1", 1, backend="envpool", autoreset_mode="SameStep")
 
 
-def test_an_unknown_backend_is_told():
+def test_an_unknown_backend_is_reported():
     with pytest.raises(ConfigError, match="`backend` must be None or 'envpool', but got 'jax'"):
         make_vector_env("CartPole-v1", 1, backend="jax")
 
@@ -94,7 +94,7 @@ def test_a_pools_copy_depends_on_its_own_seed(pool):
         env.reset(options={"reset_mask": np.ones(3, bool)})
 
 
-def test_what_a_pool_does_not_know_is_told(pool):
+def test_what_a_pool_does_not_know_is_reported(pool):
     with pytest.raises(ConfigError, match="EnvPool cannot make 'CartPol-v1'"):
         pool("CartPol-v1", 1)
 
@@ -135,15 +135,14 @@ def test_a_run_on_a_pool_evaluates_and_equals_one_by_this_librarys_stepping(fake
     options = {"eval_every": 50, "eval_episodes": 2, "log_every": 20}
     pool = train("CartPole-v1", learner, Uniform(), [3, 4], 150, env_options={"backend": "envpool"}, **options)
     ours = train("CartPole-v1", learner, Uniform(), [3, 4], 150, autoreset_mode="NextStep", **options)
-    for name, column in ours.columns.items():
-        np.testing.assert_array_equal(pool.columns[name], column)
-    told = train(
+    assert_same_rows(pool, ours)
+    reported = train(
         "CartPole-v1", learner, Uniform(), [3], total_episodes=4, held_out=5, env_options={"backend": "envpool"}
     ).of("eval/held_out_q")[1]
-    assert np.isfinite(told).all()
+    assert np.isfinite(reported).all()
 
 
-def test_what_a_pool_cannot_do_is_told_before_training(fake, tmp_path):
+def test_what_a_pool_cannot_do_is_reported_before_training(fake, tmp_path):
     options = {"env_options": {"backend": "envpool"}}
     with pytest.raises(ConfigError, match="a checkpoint needs an environment that can continue exactly"):
         train("CartPole-v1", DQN(), Uniform(), [3], 100, save=tmp_path, save_every=50, **options)
@@ -165,6 +164,6 @@ def test_a_study_trains_on_a_pool(fake, tmp_path):
         "strategies": {"uniform": {"type": "uniform"}},
         "env_options": {"CartPole-v1": {"backend": "envpool"}},
     }
-    (population,) = plan(Spec.from_table(table))
-    check_population(population)
-    assert (train_population(population)["metric"] == "eval/mean_reward").sum() == 2
+    (chunk,) = plan(Spec.from_table(table))
+    check_chunk(chunk)
+    assert (train_chunk(chunk)["metric"] == "eval/mean_reward").sum() == 2

@@ -113,12 +113,12 @@ def test_the_single_and_the_vector_wrapper_agree():
         (((0.0,), (1.0,), (0,)), r"`bins` of Binning must be whole numbers of at least 1, but got \(0,\)"),
     ],
 )
-def test_bad_bins_are_told(settings, message):
+def test_bad_bins_are_reported(settings, message):
     with pytest.raises(ConfigError, match=message):
         Binning(*settings)
 
 
-def test_what_cannot_be_binned_is_told():
+def test_what_cannot_be_binned_is_reported():
     one = Binning((0.0,), (1.0,), (3,))
     with pytest.raises(ConfigError, match=r"only observations in a Box can be binned, but these are in Discrete\(16\)"):
         Discretize(gym.make("FrozenLake-v1"), one)

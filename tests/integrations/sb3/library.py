@@ -17,7 +17,7 @@ class LibraryDraws(CustomSampler):
     n_envs: int = 1
 
     wants_feedback: ClassVar[bool] = True
-    no_law: ClassVar[str] = "it replays another library's draws"
+    no_closed_form: ClassVar[str] = "it replays another library's draws"
 
     def draw(self, view, batch_size, rng):
         by_place = dict(zip((view.ids % self.capacity).tolist(), view.ids.tolist(), strict=True))

@@ -5,7 +5,7 @@
 
 The tests are read from the library's source, which is not part of this project. Where they name one of its buffers,
 they get one of the classes below; the algorithms make them, too. What does not pass is in `EXCEPTIONS`, with the
-reason, and fails here if it does pass (but for what one seed learns).
+reason, and fails here if it does pass (except for what one seed learns).
 """
 
 import argparse
@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import stable_baselines3
 from stable_baselines3 import her
-from stable_baselines3.common import buffers, off_policy_algorithm
-from stable_baselines3.her import her_replay_buffer
+from stable_baselines3.common import buffers
 
 from replaylab.integrations.sb3 import ReplayLabBuffer
 
 FILES = ("test_buffers.py", "test_n_step_replay.py", "test_her.py")
+MORE = ("save_load", "dict_env", "run", "callbacks", "vec_normalize", "train_eval_mode", "identity")
+"""Files whose tests make a buffer, too, and take minutes: with ``--more``."""
 
 GOES_ON = "wants the warning that the rest of an episode is given up, which it is not here"
 
@@ -32,7 +32,7 @@ EXCEPTIONS = {
     "test_nstep_no_terminations": "writes an end into `dones`, which is a copy here: rows change through `add` alone",
     "test_performance_her": "holds at one seed of the library's own draws; at others neither passes for sure",
     "test_truncate_last_trajectory": "looks at the private bookkeeping of episodes, and at what only it needs: here "
-    "episodes are drawn from while they go on, and end where another observation follows",
+    "episodes are drawn from while they continue, and end where another observation follows",
     "test_save_load_replay_buffer[True-1]": GOES_ON,
     "test_save_load_replay_buffer[True-2]": GOES_ON,
 }
@@ -96,27 +96,25 @@ class Expected:
 
 
 def put_in_place():
-    """Let the library's modules name our classes."""
-    for module in (buffers, off_policy_algorithm, stable_baselines3):
-        for name, kind in (
-            ("ReplayBuffer", DropIn),
-            ("DictReplayBuffer", DropInDict),
-            ("NStepReplayBuffer", DropInNStep),
-        ):
-            if hasattr(module, name):
-                setattr(module, name, kind)
-    for module in (stable_baselines3, her, her_replay_buffer):
-        module.HerReplayBuffer = DropInHer
+    """Let every module of the library name our classes."""
+    theirs = {getattr(buffers, name): kind for name, kind in KINDS.items()} | {her.HerReplayBuffer: DropInHer}
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "stable_baselines3"]
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, type) and value in theirs:
+                setattr(module, name, theirs[value])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="a folder of the library's source, with its tests")
+    parser.add_argument("--more", action="store_true", help="run all files whose tests make a buffer")
     parser.add_argument("options", nargs="*", help="for pytest, after --")
     asked = parser.parse_args()
     put_in_place()
     with tempfile.TemporaryDirectory() as folder:  # away from this project's settings and its package `tests`
-        files = [shutil.copy(asked.source / "tests" / name, folder) for name in FILES]
+        names = [*FILES, *(f"test_{name}.py" for name in MORE if asked.more)]
+        files = [shutil.copy(asked.source / "tests" / name, folder) for name in names]
         options = ["-c", "/dev/null", "--rootdir", folder, "-p", "no:cacheprovider", "-q", "-rxX", *asked.options]
         return pytest.main([*options, *files], plugins=[Expected()])
 

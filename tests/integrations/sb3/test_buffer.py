@@ -127,7 +127,7 @@ def test_n_step_returns_are_the_librarys(n_envs, normalized, derived):
 
 
 def test_an_episode_that_was_left_has_no_steps_of_the_next_in_its_returns():
-    """As when `learn` is called again: the environment is reset, and nothing says so."""
+    """As when `learn` is called again: the environment is reset, and nothing reports it."""
     buffer = ReplayLabBuffer(60, BOX, ACTION, "cpu", 2, n_steps=3, gamma=0.5)
     obs = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
 
@@ -276,13 +276,9 @@ def test_arrays_by_place_are_the_librarys(options):
     assert (mine.pos, mine.full, mine.size()) == (own.pos, own.full, own.size())
     for name in ("actions", "rewards", "dones", "timeouts"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(own, name))
-    for key in DICT.spaces:
-        np.testing.assert_array_equal(
-            mine.observations[key], own.observations[key].reshape(mine.observations[key].shape)
-        )
-        np.testing.assert_array_equal(
-            mine.next_observations[key], own.next_observations[key].reshape(mine.next_observations[key].shape)
-        )
+    for name in ("observations", "next_observations"):
+        for key, found in getattr(mine, name).items():
+            np.testing.assert_array_equal(found, getattr(own, name)[key].reshape(found.shape))
 
 
 @pytest.mark.parametrize(
@@ -298,12 +294,13 @@ def test_samplers_that_do_not_fit_are_refused(sampler, message):
         ReplayLabBuffer(10, BOX, ACTION, sampler=sampler)
 
 
-def test_a_schedule_without_an_algorithm_needs_progress():
+def test_a_schedule_without_an_algorithm_holds_its_start_value():
     buffer = ReplayLabBuffer(10, BOX, ACTION, sampler=Prioritized())
     for step in stream(BOX, 1, 3):
         buffer.add(*step)
-    with pytest.raises(ConfigError, match="`progress` in"):
+    with pytest.warns(UserWarning, match=r"start value 0\.4 because .*; set `progress` of the buffer"):
         buffer.sample(2)
+    buffer.sample(2)
     buffer.progress = 0.5
     assert buffer.sample(2).rewards.shape == (2, 1)
 
@@ -320,3 +317,21 @@ def test_a_missing_library_is_one_line_with_the_command(module, missing):
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.count("\n") == 1
     assert 'pip install "replaylab[sb3]"' in said
+
+
+@pytest.mark.parametrize("wrap", [np.array, list, np.atleast_2d, lambda one: np.float32(one[0])])
+def test_a_time_limit_may_come_in_an_array_or_a_list_of_length_one(wrap):
+    """As in ``infos`` made of the library's own `timeouts`, whose rows are arrays."""
+    buffer = ReplayLabBuffer(10, BOX, ACTION)
+    for step in range(4):
+        infos = [{"TimeLimit.truncated": wrap([step % 2 == 1])}]
+        buffer.add(np.zeros(3), np.ones(3), np.zeros(2), np.ones(1), np.ones(1), infos)
+    assert buffer.timeouts[:4, 0].tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("wrong", ["yes", [True, False], [], 2, 1j, None])
+def test_a_time_limit_that_is_no_truth_is_refused(wrong):
+    buffer = ReplayLabBuffer(10, BOX, ACTION)
+    with pytest.raises(ConfigError, match=r'^`info\["TimeLimit.truncated"\]` must be True or False, alone or in an'):
+        buffer.add(np.zeros(3), np.ones(3), np.zeros(2), np.ones(1), np.ones(1), [{"TimeLimit.truncated": wrong}])
+    assert buffer.size() == 0

@@ -1,6 +1,7 @@
 """Saving and loading by the library's own calls, and its own pickles."""
 
 import copy
+import re
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ pytest.importorskip("stable_baselines3")
 
 import gymnasium
 import torch
-from stable_baselines3 import DQN
+from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.save_util import save_to_pkl
 
 from replaylab.errors import ConfigError, SnapshotError
@@ -23,9 +26,9 @@ from tests.integrations.sb3.library import ACTION, BOX, DICT, stream
 SMALL = {"batch_size": 8, "learning_starts": 20, "seed": 1, "device": "cpu"}
 
 
-def small(kind=PrioritizedDQN, env="CartPole-v1", buffer=ReplayLabBuffer, **options):
-    policy = {"net_arch": [8]}  # the library writes into it
-    return kind("MlpPolicy", env, replay_buffer_class=buffer, policy_kwargs=policy, **SMALL | options)
+def small(kind=PrioritizedDQN, env="CartPole-v1", buffer=ReplayLabBuffer, policy="MlpPolicy", **options):
+    size = {"net_arch": [8]}  # the library writes into it
+    return kind(policy, env, replay_buffer_class=buffer, policy_kwargs=size, **SMALL | options)
 
 
 def drawn(buffer):
@@ -73,10 +76,27 @@ def test_checkpoints_and_models(tmp_path):
     PrioritizedDQN.load(tmp_path / "it_60_steps").predict(np.zeros(4))  # without an environment
 
 
-def test_a_buffer_of_another_gamma_is_refused(tmp_path):
-    small(gamma=0.9).learn(30).save_replay_buffer(tmp_path / "kept")
-    with pytest.raises(ConfigError, match=r"`gamma` of the buffer that is loaded must be 0\.8, but is 0\.9"):
-        small(gamma=0.8).load_replay_buffer(tmp_path / "kept")
+def of(gamma, n_steps):
+    """Options of an algorithm whose buffer alone is notified of n."""
+    return {"gamma": gamma, "replay_buffer_kwargs": {"n_steps": n_steps}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "into", "name", "values"),
+    [
+        (PrioritizedDQN, {"gamma": 0.9}, {"gamma": 0.8}, "gamma", (0.8, 0.9)),
+        (DQN, of(0.5, 3), of(0.5, 5), "n_steps", (5, 3)),
+        (DQN, of(0.5, 3), of(0.99, 3), "gamma", (0.99, 0.5)),
+        (DQN, of(0.9, 3), {"gamma": 0.5, "buffer": None}, "gamma", (0.5, 0.9)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # plain ones leave the file open
+def test_a_buffer_of_another_n_or_gamma_is_refused(kind, kept, into, name, values, tmp_path):
+    small(kind, **kept).learn(30).save_replay_buffer(tmp_path / "kept")
+    message = "`{}` of the buffer that is loaded must be {}, but is {}".format(name, *values)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        small(kind, **into).load_replay_buffer(tmp_path / "kept")
+    small(kind, **kept).load_replay_buffer(tmp_path / "kept")
 
 
 def test_deep_copies_share_nothing():
@@ -151,14 +171,14 @@ def test_what_is_read_in_goes_on_with_observations_of_another_dtype():
     for step in stream(BOX, 1, 12):
         own.add(*copy.deepcopy(step))
     *_, (_obs, after, action, _reward, _, _infos) = stream(BOX, 1, 12)
-    for begins_anew in (False, True):
+    for begins_again in (False, True):
         mine = ReplayLabBuffer(20, BOX, ACTION, "cpu", 1, n_steps=3, gamma=1.0, seed=0)
         own.dones[11] = own.timeouts[11] = 0.0
         mine.read_in(own)
-        then = after.astype(np.float64) + begins_anew
+        then = after.astype(np.float64) + begins_again
         mine.add(then, then, action, np.ones(1), np.zeros(1), [{}])
         rewards = mine.replay.as_batch([10, 11, 12]).reward
-        assert (rewards[1] == own.rewards[11, 0]) == begins_anew
+        assert (rewards[1] == own.rewards[11, 0]) == begins_again
         assert rewards[2] == 1.0
 
 
@@ -203,19 +223,6 @@ def test_a_buffer_given_to_another_algorithm_follows_that_ones_progress():
     assert seen == [0.75]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # they leave the file open
-def test_a_buffer_of_another_n_or_gamma_is_refused_by_plain_algorithms_too(tmp_path):
-    def made(gamma, n_steps):
-        return small(DQN, gamma=gamma, replay_buffer_kwargs={"n_steps": n_steps})
-
-    made(0.5, 3).learn(30).save_replay_buffer(tmp_path / "kept")
-    with pytest.raises(ConfigError, match="`n_steps` of the buffer that is loaded must be 5, but is 3"):
-        made(0.5, 5).load_replay_buffer(tmp_path / "kept")
-    with pytest.raises(ConfigError, match=r"`gamma` of the buffer that is loaded must be 0\.99"):
-        made(0.99, 3).load_replay_buffer(tmp_path / "kept")
-    made(0.5, 3).load_replay_buffer(tmp_path / "kept")
-
-
 def test_a_deep_copy_leaves_the_folder_alone(tmp_path):
     model = small(DQN, replay_buffer_kwargs={"snapshots": tmp_path / "rows"}).learn(30)
     model.save_replay_buffer(tmp_path / "kept")
@@ -226,8 +233,53 @@ def test_a_deep_copy_leaves_the_folder_alone(tmp_path):
     assert drawn(model.replay_buffer) == before
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # they leave the file open
-def test_a_buffer_of_another_gamma_is_refused_where_the_algorithm_has_theirs(tmp_path):
-    small(DQN, gamma=0.9, replay_buffer_kwargs={"n_steps": 3}).learn(30).save_replay_buffer(tmp_path / "kept")
-    with pytest.raises(ConfigError, match=r"`gamma` of the buffer that is loaded must be 0\.5, but is 0\.9"):
-        small(DQN, buffer=None, gamma=0.5).load_replay_buffer(tmp_path / "kept")
+class TestTheLibrarysOwn:
+    """Cases of its `test_save_load.py` and `test_her.py`, which failed with this buffer."""
+
+    @pytest.mark.parametrize(("kind", "env"), [(SAC, "Pendulum-v1"), (TD3, "Pendulum-v1"), (DQN, "CartPole-v1")])
+    def test_a_saved_buffer_is_extended_by_what_its_arrays_hold(self, kind, env, tmp_path):
+        model = small(kind, env, learning_starts=100, buffer_size=1000).learn(150)
+        before = copy.deepcopy(model.replay_buffer)
+        model.save_replay_buffer(tmp_path / "kept.pkl")
+        model.replay_buffer = None
+        model.load_replay_buffer(tmp_path / "kept.pkl")
+        names = ("observations", "actions", "rewards", "dones", "timeouts")
+        columns = {name: getattr(before, name) for name in names}
+        for name, column in columns.items():
+            np.testing.assert_array_equal(getattr(model.replay_buffer, name), column)
+        infos = [[{"TimeLimit.truncated": truncated}] for truncated in columns["timeouts"]]
+        steps = [columns[name] for name in ("observations", "observations", "actions", "rewards", "dones")]
+        model.replay_buffer.extend(*steps, infos)
+        assert model.replay_buffer.full
+        np.testing.assert_array_equal(np.roll(model.replay_buffer.timeouts, -150, axis=0), columns["timeouts"])
+
+    @pytest.mark.parametrize("n_envs", [1, 2])
+    @pytest.mark.parametrize("truncate_last_traj", [False, True])
+    def test_a_buffer_of_goals_is_deleted_and_loaded(self, truncate_last_traj, n_envs, tmp_path):
+        goals = {"n_sampled_goal": 2, "goal_selection_strategy": "future", "compute_terminated": "stored"}
+        env = make_vec_env(lambda: BitFlippingEnv(n_bits=4, continuous=True), n_envs)
+        options = {"train_freq": 4, "gradient_steps": n_envs, "replay_buffer_kwargs": goals}
+        model = small(SAC, env, policy="MultiInputPolicy", **options).learn(200)
+        before = copy.deepcopy(model.replay_buffer)
+        model.save_replay_buffer(tmp_path / "kept.pkl")
+        del model.replay_buffer
+        model.load_replay_buffer(tmp_path / "kept.pkl", truncate_last_traj=truncate_last_traj)
+        for name in ("observations", "next_observations"):
+            for key, values in getattr(before, name).items():
+                np.testing.assert_array_equal(getattr(model.replay_buffer, name)[key], values)
+        model.learn(200, reset_num_timesteps=truncate_last_traj)
+        assert model.replay_buffer.size() == 400 // n_envs
+
+
+@pytest.mark.parametrize("sampler", [Prioritized(), Recency()])
+def test_an_algorithm_with_priorities_loads_into_no_buffer(sampler, tmp_path):
+    model = small(replay_buffer_kwargs={"sampler": sampler}).learn(60)
+    model.save_replay_buffer(tmp_path / "kept.pkl")
+    before = drawn(model.replay_buffer)
+    del model.replay_buffer
+    model.load_replay_buffer(tmp_path / "kept.pkl")
+    assert drawn(model.replay_buffer) == before
+    del model.replay_buffer
+    save_to_pkl(tmp_path / "theirs.pkl", LibraryBuffer(20, BOX, ACTION))
+    with pytest.raises(ConfigError, match="a ReplayBuffer is read into the algorithm's buffer, which was deleted"):
+        model.load_replay_buffer(tmp_path / "theirs.pkl")

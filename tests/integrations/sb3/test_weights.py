@@ -240,7 +240,7 @@ def test_other_ways_to_write_a_loss(loss, monkeypatch):
 class Weighted(CustomSampler):
     """Uniform draws with weights."""
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         return np.full(len(view), 1.0 / len(view))
 
     def weights(self, view, probabilities, progress):

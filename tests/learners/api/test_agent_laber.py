@@ -10,7 +10,6 @@ from replaylab.learners.api.protocols import Agents
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import Run
 from replaylab.replay import NStep
-from tests.learners.calls import train
 
 SETTINGS = {"learning_starts": 40, "batch_size": 8, "capacity": 200, "train_period": 4, "hidden": (8,)}
 OPTIONS = {"total_episodes": 12, "eval_every": 6, "eval_episodes": 1, "log_every": 3}
@@ -32,28 +31,6 @@ def test_rows_are_kept_by_the_agents_td_errors_as_they_are_now(transforms):
     assert np.mean([(batch.reward > 0).mean() for batch in batches]) > 0.9
     pool = run.replay.sample(8)
     np.testing.assert_array_equal(run.replay.sampler.score(pool), np.abs(run.agents.probe(pool).td_error))
-
-
-def test_a_run_goes_on_from_a_checkpoint_and_a_population_equals_its_single_runs(tmp_path, monkeypatch):
-    """Some replicas finish their episodes before the others, which then go on alone."""
-    learner = DQN(**SETTINGS)
-    whole = train("CartPole-v1", learner, AgentLaBER(), [3, 4], **OPTIONS)
-    alone = train("CartPole-v1", learner, AgentLaBER(), [4], **OPTIONS)
-    for name in ("step", "value"):
-        rows = whole.columns["seed"] == 4
-        np.testing.assert_array_equal(whole.columns[name][rows], alone.columns[name])
-
-    def stop(step):
-        if step > 8:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("replaylab.learners.training.hooks.PROGRESS_PERIOD", 1)
-        with pytest.raises(KeyboardInterrupt):
-            train("CartPole-v1", learner, AgentLaBER(), [3, 4], **OPTIONS, save=tmp_path, save_every=3, progress=stop)
-    again = train("CartPole-v1", learner, AgentLaBER(), [3, 4], **OPTIONS, save=tmp_path, save_every=3, resume=tmp_path)
-    for name, column in whole.columns.items():
-        np.testing.assert_array_equal(again.columns[name], column)
 
 
 class Mute(Agents):

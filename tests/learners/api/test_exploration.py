@@ -12,14 +12,14 @@ def test_greedy_without_epsilon():
         np.testing.assert_array_equal(explore(Q, 0.0), [1, 0])
 
 
-def test_actions_follow_the_law():
+def test_actions_follow_the_distribution():
     """False-alarm rate 1e-7 for each replica, seeds fixed."""
     explore, epsilon, steps = EpsilonGreedy([0, 1]), 0.3, 20_000
     actions = np.array([explore(Q, epsilon) for _ in range(steps)])
     for r, best in enumerate([1, 0]):
-        law = np.full(3, epsilon / 3)
-        law[best] += 1 - epsilon
-        assert stats.chisquare(np.bincount(actions[:, r], minlength=3), law * steps).pvalue > 1e-7
+        distribution = np.full(3, epsilon / 3)
+        distribution[best] += 1 - epsilon
+        assert stats.chisquare(np.bincount(actions[:, r], minlength=3), distribution * steps).pvalue > 1e-7
 
 
 def test_draws_depend_on_the_replicas_seed_and_step_alone():

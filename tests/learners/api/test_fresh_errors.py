@@ -9,11 +9,11 @@ from torch import nn
 from replaylab.errors import ConfigError, SpecError
 from replaylab.learners import DQN, Hook, Refreshed, TrainingConfig, fresh_feedback
 from replaylab.learners.api.protocols import Agents, reducible_loss, target_values
-from replaylab.learners.training.loop import train as train_config
-from replaylab.replay import NStep, Prioritized, ReLo, Uniform
+from replaylab.learners.training.train import train as train_config
+from replaylab.replay import Prioritized, ReLo, Uniform
 from replaylab.study import Spec
-from replaylab.study.plan.populations import plan
-from tests.learners.calls import train
+from replaylab.study.plan.chunks import plan
+from tests.learners.calls import assert_same_rows, train
 from tests.study.tiny import table
 
 DEEP = DQN(hidden=(8,), batch_size=8, learning_starts=8, capacity=40, target_period=7, learning_rate=1e-2)
@@ -104,8 +104,8 @@ def test_refreshed_priorities_are_those_of_the_errors_now(sampler):
     def check(run, ids, found):
         wanted = np.maximum(found, 0) if isinstance(sampler, ReLo) else np.abs(found)
         wanted = (wanted + sampler.epsilon) ** sampler.alpha
-        law = run.replay.probabilities(ids)
-        np.testing.assert_allclose(law, wanted / wanted.sum(1, keepdims=True), rtol=1e-4, atol=1e-9)
+        distribution = run.replay.probabilities(ids)
+        np.testing.assert_allclose(distribution, wanted / wanted.sum(1, keepdims=True), rtol=1e-4, atol=1e-9)
 
     look = Look(check)
     config = TrainingConfig("CartPole-v1", DEEP, Refreshed(sampler, rows=4_000), 30, eval_every=None)
@@ -116,30 +116,7 @@ def test_refreshed_priorities_are_those_of_the_errors_now(sampler):
 def test_where_draws_do_not_depend_on_priorities_learning_stays_as_it_was():
     even = Prioritized(alpha=0.0, beta=0.4)
     plain, refreshed = (train("CartPole-v1", DEEP, one, [3, 4], **SHORT) for one in (even, Refreshed(even, every=2)))
-    for name, column in plain.columns.items():
-        np.testing.assert_array_equal(refreshed.columns[name], column)
-
-
-def test_a_population_equals_its_single_runs_and_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
-    sampler, transforms = Refreshed(Prioritized(beta=0.4), rows=5, every=3), (NStep(3, 0.99),)
-    whole = train("CartPole-v1", DEEP, sampler, [3, 4], transforms=transforms, **SHORT)
-    alone = train("CartPole-v1", DEEP, sampler, [4], transforms=transforms, **SHORT)
-    for name in ("step", "value"):
-        rows = whole.columns["seed"] == 4
-        np.testing.assert_array_equal(whole.columns[name][rows], alone.columns[name])
-
-    def stop(step):
-        if step > 3:
-            raise KeyboardInterrupt
-
-    kept = {"transforms": transforms, "save": tmp_path, "save_every": 2}
-    with monkeypatch.context() as patch:
-        patch.setattr("replaylab.learners.training.hooks.PROGRESS_PERIOD", 1)
-        with pytest.raises(KeyboardInterrupt):
-            train("CartPole-v1", DEEP, sampler, [3, 4], **SHORT, **kept, progress=stop)
-    again = train("CartPole-v1", DEEP, sampler, [3, 4], **SHORT, **kept, resume=tmp_path)
-    for name, column in whole.columns.items():
-        np.testing.assert_array_equal(again.columns[name], column)
+    assert_same_rows(refreshed, plain)
 
 
 def test_in_a_study_file():

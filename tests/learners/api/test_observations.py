@@ -55,7 +55,7 @@ def test_a_goal_stands_beside_the_observation_and_what_was_achieved_is_left_out(
 @pytest.mark.parametrize(
     "space", [spaces.Dict({"observation": SPACES[0]}), spaces.Tuple((SPACES[0],)), spaces.Text(3)], ids=str
 )
-def test_another_space_is_told_with_what_to_do(space):
+def test_another_space_is_reported_with_what_to_do(space):
     with pytest.raises(
         ConfigError, match=re.escape(f"they are in {space}; wrap the environment in gymnasium.wrappers")
     ):

@@ -40,6 +40,6 @@ def test_numbered_parts_of_a_stream_differ():
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "a"])
-def test_a_bad_seed_is_told(seed):
+def test_a_bad_seed_is_reported(seed):
     with pytest.raises(ConfigError, match=f"a seed must be a whole number that is not negative, but got {seed!r}"):
         sequence(seed, Stream.SAMPLING)

@@ -9,13 +9,20 @@ BOX = spaces.Box(-np.inf, np.inf, (4,))
 ACTIONS = spaces.Discrete(3)
 
 
-def batch_of(replicas, rows=8, seed=0, **given):
+def batch_of(replicas, rows=8, seed=0, space=BOX, actions=3, **given):
     rng = np.random.default_rng(seed)
+
+    def seen():
+        shape = (replicas, rows, *space.shape)
+        if space.dtype == np.uint8:
+            return rng.integers(256, size=shape, dtype=np.uint8)
+        return rng.random(shape) < 0.3 if space.dtype == np.bool_ else rng.normal(size=shape).astype(np.float32)
+
     columns = {
-        "obs": rng.normal(size=(replicas, rows, 4)).astype(np.float32),
-        "action": rng.integers(3, size=(replicas, rows)),
+        "obs": seen(),
+        "action": rng.integers(actions, size=(replicas, rows)),
         "reward": 2 * rng.normal(size=(replicas, rows)).astype(np.float32),
-        "next_obs": rng.normal(size=(replicas, rows, 4)).astype(np.float32),
+        "next_obs": seen(),
         "terminated": rng.random((replicas, rows)) < 0.3,
         "truncated": rng.random((replicas, rows)) < 0.3,
         "weight": rng.random((replicas, rows)).astype(np.float32),

@@ -1,4 +1,4 @@
-"""A tiny game of pixels whose every frame can be told from the others: a dot that moves along a row."""
+"""A tiny game of pixels whose every frame can be distinguished from the others: a dot that moves along a row."""
 
 import gymnasium as gym
 import numpy as np

@@ -12,9 +12,10 @@ from replaylab.learners.training import loop as training
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import Run
 from replaylab.replay import Linear, Prioritized, ReplayBuffer, Uniform
-from tests.learners.calls import train
+from tests.learners.calls import assert_same_rows, train
 from tests.learners.tabular import corridor
 
+PROPORTIONAL = Prioritized(alpha=0.7, epsilon=0.01, beta=0.0)
 SETTINGS = {
     "hidden": (16,),
     "batch_size": 8,
@@ -53,8 +54,7 @@ def test_without_flaws_it_is_dqn_bit_for_bit(sampler, env_id):
     options = {"total_steps": 250, "eval_every": 100, "eval_episodes": 2, "log_every": 10, "measure_every": 50}
     plain = train(env_id, DQN(**SETTINGS), sampler, SEEDS, **options)
     switched_off = train(env_id, DQNAsPublished(**SETTINGS), sampler, SEEDS, **options)
-    for name, column in plain.columns.items():
-        np.testing.assert_array_equal(switched_off.columns[name], column)
+    assert_same_rows(switched_off, plain)
 
 
 def test_its_other_settings_are_dqns():
@@ -143,12 +143,12 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
             expected.append(delta(agents, *given))
         return add(**step)
 
-    monkeypatch.setattr("replaylab.learners.training.loop.Run", Remembering)
+    monkeypatch.setattr("replaylab.learners.training.train.Run", Remembering)
     run(learner, Prioritized(alpha=0.7, epsilon=0.01, beta=1.0), steps=150)
     assert made[0].agents.updates == 101
     mass = (np.abs(np.reshape(expected, (150, 3)).T) + 0.01) ** 0.7
-    law = made[0].replay.probabilities(np.broadcast_to(np.arange(150), (3, 150)))
-    np.testing.assert_allclose(law, mass / mass.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
+    distribution = made[0].replay.probabilities(np.broadcast_to(np.arange(150), (3, 150)))
+    np.testing.assert_allclose(distribution, mass / mass.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("module", [None, lambda space, actions: nn.Linear(space.shape[0], actions)])
@@ -180,6 +180,8 @@ def test_the_target_is_copied_where_an_episode_ends_and_nowhere_else(module):
         {"end_reward": -10.0},
         {"truncation_terminates": True},
         {"stale_priorities": True},
+        {"insertion_priorities": True},
+        {"explores_first_action": True},
         {"target_each_episode": True},
         {"end_reward": -10.0, "truncation_terminates": True, "stale_priorities": True, "target_each_episode": True},
     ],
@@ -197,13 +199,27 @@ def test_a_population_equals_its_single_runs_and_differs_from_dqn(flaws):
         np.testing.assert_allclose(together.of(name, seed)[1], alone.of(name)[1], rtol=1e-4, atol=1e-5)
 
 
-def test_a_checkpoint_goes_on(tmp_path):
-    learner = DQNAsPublished(**SETTINGS, stale_priorities=True, target_each_episode=True, end_reward=-10.0)
-    options = {"log_every": 10, "save_every": 70}
-    whole = run(learner, Prioritized(), save=tmp_path, **options)
-    again = run(learner, Prioritized(), resume=tmp_path, log_every=10)
-    for name, column in whole.columns.items():
-        np.testing.assert_array_equal(again.columns[name], column)
+def test_exploration_takes_the_first_action_only():
+    space = corridor.Corridor.action_space
+    learner = DQNAsPublished(**SETTINGS | {"epsilon": 1.0}, explores_first_action=True)
+    agents = learner.agents(corridor.Corridor.observation_space, space, SEEDS)
+    obs = np.stack([[corridor.Corridor.observation_space.sample()]] * 3)
+    assert {int(action) for _ in range(50) for action in agents.act(obs, explore=True).ravel()} == {space.start}
+
+
+def test_priorities_of_insertion_are_those_of_stale_ones_until_a_batch_writes_back():
+    def priorities(starts, **switch):
+        settings = SETTINGS | {"learning_starts": starts}
+        made = Run(TrainingConfig(corridor.ENV_ID, DQNAsPublished(**settings, **switch), PROPORTIONAL, 60), SEEDS)
+        made.begin()
+        for _ in range(60):
+            training.turn(made)
+        return made.replay.probabilities(np.broadcast_to(np.arange(60), (3, 60)))
+
+    before = [priorities(60, insertion_priorities=True), priorities(60, stale_priorities=True)]
+    np.testing.assert_array_equal(*before)
+    assert np.unique(before[0]).size > 20
+    assert not np.array_equal(priorities(8, insertion_priorities=True), priorities(8, stale_priorities=True))
 
 
 def test_priorities_cannot_be_stale_and_refreshed():

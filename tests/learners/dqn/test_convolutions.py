@@ -8,13 +8,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from replaylab import _core
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN
 from replaylab.learners.dqn.layers import PIXEL_LAYERS, Convolution, ImageLayers
 from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Batch
-from tests.learners.dqn.batches import part
+from tests.learners.dqn.batches import batch_of
 from tests.learners.dqn.on_device import assert_learn_alike, on_device
 
 CHOICES = spaces.Discrete(5)
@@ -31,27 +30,8 @@ def space_of(shape):
     return spaces.Box(0, 255, shape, np.uint8)
 
 
-@pytest.fixture(params=_core.usable_kernels())
-def kernels(request):
-    _core.use_kernels(request.param)
-    yield request.param
-    _core.use_kernels(_core.usable_kernels()[0])
-
-
-def batch_of(replicas, rows, shape, seed=0):
-    rng = np.random.default_rng(seed)
-    obs, next_obs = (rng.integers(256, size=(replicas, rows, *shape), dtype=np.uint8) for _ in range(2))
-    return Batch(
-        {
-            "obs": obs,
-            "action": rng.integers(5, size=(replicas, rows)),
-            "reward": rng.standard_normal((replicas, rows)).astype(np.float32),
-            "next_obs": next_obs,
-            "terminated": rng.random((replicas, rows)) < 0.2,
-            "truncated": np.zeros((replicas, rows), bool),
-            "weight": rng.random((replicas, rows)).astype(np.float32),
-        }
-    )
+def agents(seeds, space, actions, **changes):
+    return replace(SETTINGS, **changes).agents(space, actions, seeds)
 
 
 def compare(learner, shape, rows):
@@ -59,7 +39,7 @@ def compare(learner, shape, rows):
     ours, theirs = learner.agents(space, CHOICES, [3, 4]), on_device(learner, space, CHOICES, [3, 4])
     assert isinstance(ours, PerceptronAgents)
     for update in range(2):
-        assert_learn_alike(ours, theirs, batch_of(2, rows, shape, seed=update))
+        assert_learn_alike(ours, theirs, batch_of(2, rows, update, space, 5))
 
 
 @pytest.mark.parametrize("convolutions", OWN.values(), ids=OWN.keys())
@@ -76,23 +56,10 @@ def test_gradients_of_the_published_networks_equal_autograds(name, changes, kern
     compare(replace(SETTINGS, pixel_network=name, **changes), (4, 44, 53), 9)
 
 
-def test_replicas_learn_as_if_alone():
-    learner, space = replace(SETTINGS, pixel_network="data_efficient", learning_rate=1e-3), space_of((2, 30, 26))
-    together = learner.agents(space, CHOICES, [5, 0])
-    for r, seed in enumerate([5, 0]):
-        alone = learner.agents(space, CHOICES, [seed])
-        for update in range(5):
-            batch = batch_of(2, 8, (2, 30, 26), seed=update)
-            if r == 0:
-                together.update(batch)
-            alone.update(part(batch, r))
-        np.testing.assert_array_equal(alone.core.online[0], together.core.online[r])
-
-
 def test_values_do_not_depend_on_how_many_are_asked_for_at_once():
     space = space_of((4, 36, 36))
     agents = SETTINGS.agents(space, CHOICES, [1])
-    obs = batch_of(1, 70, (4, 36, 36)).obs
+    obs = batch_of(1, 70, space=space).obs
     one_by_one = np.concatenate([agents.q_values(obs[:, i : i + 1]) for i in range(70)], 1)
     np.testing.assert_allclose(agents.q_values(obs), one_by_one, rtol=1e-5, atol=1e-6)
 
@@ -121,7 +88,7 @@ def test_the_data_efficient_network_is_two_layers_of_patches():
     """Stride = side: each convolution is a dense layer on patches that do not overlap."""
     space, learner = space_of((4, 52, 29)), replace(SETTINGS, pixel_network="data_efficient")
     agents = learner.agents(space, CHOICES, [3])
-    obs = batch_of(1, 3, space.shape).obs
+    obs = batch_of(1, 3, space=space).obs
     x = obs[0].transpose(0, 2, 3, 1) / 255.0
     blocks = [
         (agents.core.online[0, begin:][: outputs * inputs].reshape(outputs, inputs), outputs * inputs + begin)
@@ -139,7 +106,7 @@ def test_the_data_efficient_network_is_two_layers_of_patches():
     np.testing.assert_allclose(agents.q_values(obs)[0], x, rtol=1e-4, atol=1e-5)
 
 
-def test_an_image_too_small_for_a_network_is_told_with_the_least_side():
+def test_an_image_too_small_for_a_network_is_reported_with_the_least_side():
     for name, least in (("nature", 36), ("data_efficient", 25)):
         learner = replace(SETTINGS, pixel_network=name)
         learner.agents(space_of((4, least, least)), CHOICES, [0])
@@ -148,7 +115,7 @@ def test_an_image_too_small_for_a_network_is_told_with_the_least_side():
 
 
 @pytest.mark.parametrize("shape", [(84, 84, 3), (4, 20, 84)])
-def test_images_the_network_cannot_see_are_told(shape):
+def test_images_the_network_cannot_see_are_reported(shape):
     with pytest.raises(ConfigError, match=re.escape(f"but they have the shape {shape}")):
         SETTINGS.agents(space_of(shape), CHOICES, [0])
 
@@ -156,8 +123,9 @@ def test_images_the_network_cannot_see_are_told(shape):
 @pytest.mark.parametrize("column", ["reward", "weight", "discount"])
 def test_pixels_are_scaled_whatever_the_other_columns_are(column):
     """The core has a form for pixels and one for other numbers, which would take pixels as they are."""
-    agents = replace(SETTINGS, pixel_network="data_efficient").agents(space_of((4, 40, 36)), CHOICES, [0])
-    batch = Batch({**batch_of(1, 8, (4, 40, 36)), "discount": np.full((1, 8), 0.9, np.float32)})
+    space = space_of((4, 40, 36))
+    agents = replace(SETTINGS, pixel_network="data_efficient").agents(space, CHOICES, [0])
+    batch = batch_of(1, space=space, discount=np.full((1, 8), 0.9, np.float32))
     other = Batch({**batch, column: batch[column].astype(np.float64)})
     apart = Batch({**batch, column: np.repeat(batch[column], 2, axis=1)[:, ::2]})
     for found in (other, apart):

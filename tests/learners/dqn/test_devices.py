@@ -108,17 +108,17 @@ def test_looking_at_a_batch_on_a_device_changes_nothing(name, device):
         np.testing.assert_array_equal(array, before[key])
 
 
-@pytest.mark.cuda
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_targets_and_averages_live_on_the_gpu(name):
-    agents = made(name, "cuda")
+def test_networks_targets_and_averages_live_on_the_device(name, device):
+    agents = made(name, device)
     assert isinstance(agents, ModuleAgents)
     (batch,) = batches(name, 1)
     agents.update(batch)
     agents.restore(agents.state())
     agents.update(batch)
     for one in agents.learners:
-        kept = [part for state in one.optimiser.state.values() for part in state.values()]
+        kept = [part for state in one.optimizer.state.values() for part in state.values()]
         assert kept
         for tensor in (*one.online.state_dict().values(), *one.target.state_dict().values(), *kept):
-            assert tensor.is_cuda
+            assert tensor.device.type == torch.device(device).type

@@ -7,14 +7,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from replaylab import _core
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN
 from replaylab.learners.dqn.layers import board_layers
 from replaylab.learners.dqn.networks import ConvolutionalNetwork, in_layers_order
-from replaylab.replay import Batch, Prioritized
+from replaylab.replay import Prioritized
 from tests.learners.calls import train
-from tests.learners.dqn.batches import part
+from tests.learners.dqn.batches import batch_of
 from tests.learners.dqn.on_device import assert_learn_alike, in_cores_order, on_device
 
 SHAPE, ACTIONS = (3, 6, 5), 4
@@ -32,27 +31,8 @@ VARIANTS = {
 }
 
 
-@pytest.fixture(params=_core.usable_kernels())
-def kernels(request):
-    _core.use_kernels(request.param)
-    yield request.param
-    _core.use_kernels(_core.usable_kernels()[0])
-
-
-def batch_of(replicas, rows, shape=SHAPE, seed=0):
-    rng = np.random.default_rng(seed)
-    obs, next_obs = (rng.random((replicas, rows, *shape)) < 0.3 for _ in range(2))
-    return Batch(
-        {
-            "obs": obs,
-            "action": rng.integers(ACTIONS, size=(replicas, rows)),
-            "reward": rng.standard_normal((replicas, rows)).astype(np.float32),
-            "next_obs": next_obs,
-            "terminated": rng.random((replicas, rows)) < 0.2,
-            "truncated": np.zeros((replicas, rows), bool),
-            "weight": rng.random((replicas, rows)).astype(np.float32),
-        }
-    )
+def agents(seeds, space, actions, **changes):
+    return replace(SETTINGS, **changes).agents(space, actions, seeds)
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
@@ -61,22 +41,23 @@ def test_gradients_equal_autograds(changes, rows, kernels):
     learner = replace(SETTINGS, **changes)
     ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), on_device(learner, BOX, CHOICES, [3, 4])
     for update in range(3):
-        assert_learn_alike(ours, theirs, batch_of(2, rows, seed=update))
+        assert_learn_alike(ours, theirs, batch_of(2, rows, update, BOX, ACTIONS))
 
 
 def test_the_published_network_equals_double_precision(kernels):
     """16 filters and 128 units on MinAtar's board; the core's single precision beside PyTorch's float64."""
     shape = (4, 10, 10)
     learner = DQN(filters=16, hidden=(128,), max_grad_norm=None, learning_rate=1e-12, loss="squared")
-    several = learner.agents(spaces.Box(0, 1, shape, np.bool_), CHOICES, [1])
-    layers = board_layers(16, (128,), spaces.Box(0, 1, shape, np.bool_))
+    space = spaces.Box(0, 1, shape, np.bool_)
+    several = learner.agents(space, CHOICES, [1])
+    layers = board_layers(16, (128,), space)
     network = ConvolutionalNetwork(shape, layers, ACTIONS).double()
     sizes = [p.numel() for p in network.parameters()]
     assert several.core.online.shape == (1, sum(sizes)) == (1, 16 * 37 + 128 * 1025 + 4 * 129)
     with torch.no_grad():
         for p, block in zip(network.parameters(), np.split(several.core.online[0], np.cumsum(sizes)[:-1]), strict=True):
             p.copy_(in_layers_order(torch.from_numpy(block), p) if p.ndim > 1 else torch.from_numpy(block))
-    batch = batch_of(1, 32, shape)
+    batch = batch_of(1, 32, space=space, actions=ACTIONS)
     q, q_next = (network(torch.from_numpy(obs[0])) for obs in (batch.obs, batch.next_obs))
     discount = torch.from_numpy(0.99 * ~batch.terminated[0])
     y = torch.from_numpy(batch.reward[0]) + discount * q_next.max(1).values
@@ -88,35 +69,12 @@ def test_the_published_network_equals_double_precision(kernels):
     np.testing.assert_allclose(several.core.gradients[0], gradient, rtol=1e-4, atol=1e-6 * np.abs(gradient).max())
 
 
-def test_replicas_learn_as_if_alone():
-    learner = replace(SETTINGS, learning_rate=1e-2)
-    together = learner.agents(BOX, CHOICES, [5, 0, 7])
-    for r, seed in enumerate([5, 0, 7]):
-        alone = learner.agents(BOX, CHOICES, [seed])
-        for update in range(20):
-            batch = batch_of(3, 8, seed=update)
-            if r == 0:
-                together.update(batch)
-            alone.update(part(batch, r))
-        np.testing.assert_array_equal(alone.core.online[0], together.core.online[r])
-
-
-def test_a_state_goes_on_exactly():
-    learner = replace(SETTINGS, learning_rate=1e-2)
-    first, second = (learner.agents(BOX, CHOICES, [1, 2]) for _ in range(2))
-    for update in range(5):
-        first.update(batch_of(2, 8, seed=update))
-    second.restore(first.state())
-    for one in (first, second):
-        one.update(batch_of(2, 8, seed=9))
-    np.testing.assert_array_equal(first.core.online, second.core.online)
-
-
 def test_a_filter_learns_what_only_a_pattern_tells():
     """The reward is whether a cross is on the board or five other cells, wherever: no cell by itself tells."""
     rng = np.random.default_rng(0)
     learner = DQN(filters=8, hidden=(32,), gamma=0.0, learning_rate=3e-3, target_period=10)
-    several = learner.agents(spaces.Box(0, 1, (1, 8, 8), np.bool_), CHOICES, [0, 1])
+    space = spaces.Box(0, 1, (1, 8, 8), np.bool_)
+    several = learner.agents(space, CHOICES, [0, 1])
 
     cross, corners = np.zeros((2, 3, 3), bool)
     cross[1] = cross[:, 1] = corners[::2, ::2] = corners[1, 1] = True
@@ -130,7 +88,7 @@ def test_a_filter_learns_what_only_a_pattern_tells():
 
     for update in range(300):
         obs, reward = boards(32)
-        batch = batch_of(2, 32, (1, 8, 8), seed=update)
+        batch = batch_of(2, 32, update, space, ACTIONS)
         batch.obs[:], batch.reward[:] = obs, reward
         batch.weight[:] = 1
         several.update(batch)
@@ -177,6 +135,6 @@ def test_a_population_trains_on_minatar_and_goes_on_from_a_checkpoint(tmp_path):
         ({}, spaces.Discrete(4), "`filters` of DQN need observations in a Box"),
     ],
 )
-def test_what_cannot_be_is_told(changes, space, message):
+def test_what_cannot_be_is_reported(changes, space, message):
     with pytest.raises(ConfigError, match=message):
         replace(SETTINGS, **changes).agents(space, CHOICES, [0])

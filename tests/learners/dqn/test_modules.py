@@ -9,12 +9,10 @@ from torch import nn
 
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, SGD, RMSprop
-from replaylab.learners.api.protocols import pick
-from replaylab.learners.dqn.modules import ModuleAgents
 from replaylab.learners.dqn.networks import Perceptron
 from replaylab.replay import Batch, Prioritized, Uniform
 from tests.learners.calls import train
-from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
+from tests.learners.dqn.batches import ACTIONS, BOX, batch_of
 from tests.learners.dqn.on_device import on_device
 
 PIXELS = spaces.Box(0, 255, (4, 40, 36), np.uint8)
@@ -51,6 +49,10 @@ def settings(**changes):
     return DQN(**({"hidden": (16,), "batch_size": 8, "learning_starts": 8, "target_period": 4} | changes))
 
 
+def agents(seeds, space, actions, **changes):
+    return settings(**changes).agents(space, actions, seeds)
+
+
 VARIANTS = {
     "mine": {"module": mine},
     "polyak": {"module": mine, "tau": 0.2, "target_period": 1, "double": False},
@@ -65,57 +67,6 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-def test_replicas_learn_as_if_alone(changes):
-    learner, seeds = settings(**changes), [5, 0]
-    together, alone = learner.agents(BOX, ACTIONS, seeds), [learner.agents(BOX, ACTIONS, [s]) for s in seeds]
-    assert isinstance(together, ModuleAgents)
-    for update in range(100):
-        batch = batch_of(2, seed=update)
-        seen = together.update(batch)
-        for r, one in enumerate(alone):
-            np.testing.assert_array_equal(seen.td_error[r], one.update(part(batch, r)).td_error[0])
-
-
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-@pytest.mark.parametrize("before", [0, 6])
-def test_a_restored_population_goes_on_bit_for_bit(tmp_path, changes, before):
-    straight, again = (settings(**changes).agents(BOX, ACTIONS, seeds) for seeds in ([1, 2], [8, 9]))
-    for update in range(before):
-        straight.update(batch_of(2, seed=update))
-    np.savez(tmp_path / "state.npz", **straight.state())
-    again.restore(dict(np.load(tmp_path / "state.npz")))
-    for update in range(before, before + 10):
-        batch = batch_of(2, seed=update)
-        np.testing.assert_array_equal(again.update(batch).td_error, straight.update(batch).td_error)
-    for name, array in straight.state().items():
-        np.testing.assert_array_equal(again.state()[name], array)
-        assert array.ndim == 0 or array.shape[0] == 2
-    assert again.updates == before + 10
-
-
-def test_some_of_the_replicas_go_on_with_their_own_counts():
-    """As where the others have ended: each parameter has had its own number of steps."""
-    learner = settings(module=Skipping)
-    both, one = learner.agents(BOX, ACTIONS, [1, 2]), learner.agents(BOX, ACTIONS, [2])
-    for update in range(6):
-        both.update(batch_of(2, seed=update))
-    one.restore(pick(both.state(), np.array([False, True])))
-    for update in range(6, 12):
-        batch = batch_of(2, seed=update)
-        np.testing.assert_array_equal(one.update(part(batch, 1)).td_error[0], both.update(batch).td_error[1])
-
-
-def test_a_checkpoint_without_counts_has_as_many_steps_as_updates():
-    straight, again = (settings(module=mine).agents(BOX, ACTIONS, [1]) for _ in range(2))
-    for update in range(6):
-        straight.update(batch_of(1, seed=update))
-    again.restore({name: array for name, array in straight.state().items() if not name.startswith("step.")})
-    batch = batch_of(1, seed=6)
-    straight.update(batch), again.update(batch)
-    np.testing.assert_array_equal(again.q_values(batch.obs), straight.q_values(batch.obs))
-
-
 def test_lazy_layers_draw_their_weights_from_the_seed():
     def lazy(space, num_actions):
         return nn.Sequential(nn.LazyLinear(12), nn.Tanh(), nn.LazyLinear(num_actions))
@@ -127,21 +78,15 @@ def test_lazy_layers_draw_their_weights_from_the_seed():
     assert np.any(first[0] != first[2])
 
 
-def pixel_batch(replicas, rows=8, seed=0):
-    rng = np.random.default_rng(seed)
-    frames = {name: rng.integers(256, size=(replicas, rows, 4, 40, 36), dtype=np.uint8) for name in ("obs", "next_obs")}
-    return batch_of(replicas, rows, seed, **frames)
-
-
 def test_restored_convolutions_go_on_bit_for_bit(tmp_path):
     """Weights, averages and gradients lie in memory as before; otherwise the optimizer would mix them up."""
     straight, again = (on_device(settings(), PIXELS, ACTIONS, [seed]) for seed in (1, 8))
     for update in range(3):
-        straight.update(pixel_batch(1, seed=update))
+        straight.update(batch_of(1, seed=update, space=PIXELS))
     np.savez(tmp_path / "state.npz", **straight.state())
     again.restore(dict(np.load(tmp_path / "state.npz")))
     for update in range(3, 8):
-        batch = pixel_batch(1, seed=update)
+        batch = batch_of(1, seed=update, space=PIXELS)
         np.testing.assert_array_equal(again.update(batch).td_error, straight.update(batch).td_error)
 
 
@@ -151,7 +96,7 @@ def test_adam_moves_convolutions_as_pytorchs_plain_one_does():
     plain = copy.deepcopy(one.online)
     reference = torch.optim.Adam(plain.parameters(), one.settings.learning_rate, fused=False, foreach=False)
     for update in range(4):
-        agents.update(pixel_batch(1, seed=update))
+        agents.update(batch_of(1, seed=update, space=PIXELS))
         for mirror, parameter in zip(plain.parameters(), one.online.parameters(), strict=True):
             mirror.grad = parameter.grad.clone()
         reference.step()
@@ -245,13 +190,13 @@ def test_a_module_sees_a_box_in_its_shape_and_dtype():
         (lambda *_: nn.Linear(4, 3).double(), r"but it raised RuntimeError: "),
     ],
 )
-def test_a_module_that_gives_no_q_values_is_told_before_training(module, said):
+def test_a_module_that_gives_no_q_values_is_reported_before_training(module, said):
     with pytest.raises(ConfigError, match=said):
         settings(module=module).agents(BOX, ACTIONS, [0])
 
 
 def test_looking_at_a_module_leaves_no_trace():
-    """Neither in statistics of its own nor in PyTorch's generator, which dropout draws from."""
+    """Neither in its own statistics nor in PyTorch's generator, which dropout draws from."""
     made = []
 
     def module(space, num_actions):
@@ -275,7 +220,7 @@ def test_dueling_values_are_the_states_value_plus_centred_advantages():
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
-def test_a_device_that_is_not_there_is_told(device):
+def test_a_device_that_is_not_there_is_reported(device):
     with pytest.raises(ConfigError, match=re.escape(f"but got '{device}'")):
         settings(device=device).agents(BOX, ACTIONS, [0])
 
@@ -328,7 +273,7 @@ def test_a_network_that_draws_goes_on_bit_for_bit(before):
     for other in (7, 8):
         alike.updates = other
         drawn = alike.probe(batch).td_error
-        assert not np.array_equal(drawn[0], straight.probe(batch).td_error[0]), "each update draws anew"
+        assert not np.array_equal(drawn[0], straight.probe(batch).td_error[0]), "each update draws again"
 
 
 class Extra(nn.Linear):
@@ -358,7 +303,7 @@ def test_modules_that_seeds_would_share_are_refused(module):
     [
         (nn.Flatten, "must have parameters that can be trained, but it has none"),
         (lambda: nn.Linear(4, 2).requires_grad_(False), "must have parameters that can be trained"),
-        (lambda: Extra(4, 2), "must keep tensors alone, .* but `_extra_state` is"),
+        (lambda: Extra(4, 2), "must keep only tensors, .* but `_extra_state` is"),
     ],
 )
 def test_modules_that_cannot_learn_or_be_kept_are_refused(made, words):

@@ -45,14 +45,6 @@ def apart(agents):
     return agents
 
 
-@pytest.fixture(params=_core.usable_kernels())
-def kernels(request):
-    """Every kind of vector instructions that this machine has."""
-    _core.use_kernels(request.param)
-    yield request.param
-    _core.use_kernels(_core.usable_kernels()[0])
-
-
 def blocks_of(core, flat):
     """Weights and biases, layer by layer, of one replica's parameters (P,)."""
     blocks = []
@@ -196,20 +188,6 @@ def test_learning_rates_follow_the_progress_of_each_replica(make):
         np.testing.assert_array_equal(several.core.learning_rates, np.float32([5e-3] * 3))
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-def test_replicas_learn_as_if_alone(changes):
-    """100 updates of a population equal those of single runs, bit for bit."""
-    seeds = [5, 0, 7]
-    together, alone = agents(seeds, **changes), [agents([seed], **changes) for seed in seeds]
-    for update in range(100):
-        batch = batch_of(3, seed=update)
-        seen = together.update(batch)
-        for r, one in enumerate(alone):
-            np.testing.assert_array_equal(seen.td_error[r], one.update(part(batch, r)).td_error[0])
-    for r, one in enumerate(alone):
-        np.testing.assert_array_equal(together.core.online[r], one.core.online[0])
-
-
 def test_initial_weights_are_uniform_by_the_layers_width_and_differ_by_seed():
     core = agents([3, 1], hidden=(64, 32)).core
     for r in range(2):
@@ -290,25 +268,6 @@ def test_targets_stay_in_their_range():
     assert y.max() == pytest.approx(0.25)
 
 
-def test_a_restored_population_goes_on_bit_for_bit(tmp_path):
-    changes = {"dueling": True, "max_grad_norm": 0.5, "target_period": 7}
-    straight = agents([1, 2, 3], **changes)
-    for update in range(10):
-        straight.update(batch_of(3, seed=update))
-    np.savez(tmp_path / "state.npz", **straight.state())
-    state = dict(np.load(tmp_path / "state.npz"))
-    again, some = agents([9, 9, 9], **changes), agents([9, 9], **changes)
-    again.restore(state)
-    some.restore({name: array[1:] if array.ndim else array for name, array in state.items()})
-    for update in range(10, 20):
-        batch = batch_of(3, seed=update)
-        expected = straight.update(batch)
-        np.testing.assert_array_equal(again.update(batch).td_error, expected.td_error)
-        fewer = batch_of(2, **{name: column[1:].copy() for name, column in batch.items()})
-        np.testing.assert_array_equal(some.update(fewer).td_error, expected.td_error[1:])
-    assert again.updates == some.updates == 20
-
-
 def test_many_rows_are_valued_as_one_by_one():
     one = agents([0, 1], dueling=True)
     obs = np.random.default_rng(0).normal(size=(2, 300, 4)).astype(np.float32)
@@ -323,7 +282,7 @@ def test_action_values_take_any_box():
     np.testing.assert_array_equal(one.q_values(obs), one.q_values(obs.astype(np.float64)))
 
 
-def test_an_action_that_is_none_is_told_before_anything_changes():
+def test_an_action_that_is_none_is_reported_before_anything_changes():
     one = agents([1])
     state = one.state()
     for wrong in (3, -1):
@@ -334,7 +293,7 @@ def test_an_action_that_is_none_is_told_before_anything_changes():
         np.testing.assert_array_equal(array, state[name])
 
 
-def test_columns_that_do_not_fit_are_told():
+def test_columns_that_do_not_fit_are_reported():
     with pytest.raises(ShapeError, match="axis 1 of `reward` must be 8, but is 7"):
         agents([1]).update(batch_of(1, reward=np.zeros((1, 7), np.float32)))
     with pytest.raises(ShapeError, match="axis 0 of `obs` must be 2, but is 1"):

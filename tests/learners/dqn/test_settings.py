@@ -7,7 +7,10 @@ from replaylab.learners import DQN, Adam, RMSprop
 from replaylab.replay import Linear
 
 BAD = [
-    ({"hidden": (128, 0)}, "`hidden` of DQN must be widths of at least 1, but got (128, 0)"),
+    (
+        {"hidden": (128, 0)},
+        "or, for one layer, (64,), but got (128, 0)",
+    ),
     ({"learning_rate": 0.0}, "`learning_rate` of DQN must be positive and finite, but got 0.0"),
     ({"gamma": 1.1}, "`gamma` of DQN must be in [0, 1], but got 1.1"),
     ({"batch_size": 0}, "`batch_size` of DQN must be at least 1, but got 0"),
@@ -17,8 +20,8 @@ BAD = [
     ({"train_period": True}, "`train_period` of DQN must be a whole number, but got True"),
     ({"epsilon": 1.5}, "`epsilon` of DQN must be a chance, in [0, 1], but got 1.5"),
     ({"epsilon": Linear(1.0, -0.1)}, "`epsilon` of DQN must be a chance, in [0, 1], but got Linear("),
-    ({"max_grad_norm": float("nan")}, "`max_grad_norm` of DQN must be positive and finite, from 1.2e-38 on"),
-    ({"max_grad_norm": 1e-46}, "as 32-bit numbers are, but got 1e-46"),
+    ({"max_grad_norm": float("nan")}, "`max_grad_norm` of DQN must be positive, finite and at least 1.2e-38"),
+    ({"max_grad_norm": 1e-46}, "the smallest normal float32, but got 1e-46"),
     ({"tau": 0.0}, "`tau` of DQN must be in (0, 1], but got 0.0"),
     ({"target_range": (1.0, 1.0)}, "`target_range` of DQN must be a least and a larger most, or None, but got (1.0, 1"),
     ({"dueling": True, "hidden": ()}, "`dueling` of DQN must be False where `hidden` is empty, but got True"),
@@ -27,12 +30,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("options", "message"), BAD, ids=[str(options) for options, _ in BAD])
-def test_an_option_out_of_its_range_is_told(options, message):
+def test_an_option_out_of_its_range_is_reported(options, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         DQN(**options)
 
 
 @pytest.mark.parametrize("kind", [Adam, RMSprop])
 def test_an_epsilon_that_would_be_0_in_the_networks_numbers(kind):
-    with pytest.raises(ConfigError, match=f"`epsilon` of {kind.__name__} must be positive and finite, from 1.2e-38 on"):
+    with pytest.raises(
+        ConfigError, match=f"`epsilon` of {kind.__name__} must be positive, finite and at least 1.2e-38"
+    ):
         kind(epsilon=1e-46)

@@ -87,7 +87,7 @@ def test_an_episode_is_as_long_as_the_environment_lets_it_be(env_id, options, ex
 
 
 class Standing(gym.Env):
-    """Nothing happens; it may have a limit of its own."""
+    """Nothing happens; it may have its own limit."""
 
     observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
 

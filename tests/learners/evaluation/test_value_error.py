@@ -12,7 +12,7 @@ from replaylab.learners import DQN, QLearning
 from replaylab.learners.evaluation.value_error import OptimumDistance, acting_states
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.replay import Uniform
-from tests.learners.calls import train
+from tests.learners.calls import assert_same_rows, train
 
 
 class ThreeRooms(gym.Env):
@@ -100,8 +100,7 @@ def test_training_tells_it_at_each_evaluation(learner):
     assert (errors > 0).all()
     plain = train(ROOMS, learner, Uniform(), [0, 1], **options)
     rows = metrics.columns["metric"] != "eval/value_error"
-    for name, column in plain.columns.items():
-        np.testing.assert_array_equal(metrics.columns[name][rows], column)
+    assert_same_rows(metrics, plain, rows)
 
 
 def test_q_learning_comes_close_to_the_optimal_values():
@@ -123,7 +122,7 @@ def test_episodes_end_apart_and_each_has_its_own(seed):
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "replaylab/BitFlip-v0"])
 def test_without_a_table_nothing_is_trained(env_id, monkeypatch):
-    monkeypatch.setattr("replaylab.learners.training.loop.turn", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("replaylab.learners.training.train.turn", lambda *_: pytest.fail("trained"))
     with pytest.raises(ConfigError, match=r"`value_error` needs exact values, but .* has no transition table"):
         train(env_id, DQN(), Uniform(), [0], 2_000, value_error=True)
 

@@ -27,13 +27,41 @@ def test_what_the_library_may_write_is_empty_where_it_did_not(rows):
     assert [len(each) for each in table(*rows).of("rollout/ep_rew")] == [0, 0]
 
 
-def test_names_and_seeds_that_nothing_has_are_told():
-    with pytest.raises(ConfigError, match=r"`metric` .* eval/mean_reward, own/entropy; got 'eval/mean_rewrd'"):
+def test_names_and_seeds_that_nothing_has_are_reported():
+    said = (
+        r"^`metric` must be a recorded metric, but got 'eval/mean_rewrd'; did you mean `eval/mean_reward`\? "
+        r"Recorded: eval/mean_reward, own/entropy$"
+    )
+    with pytest.raises(ConfigError, match=said):
         table(*ROWS).of("eval/mean_rewrd")
     with pytest.raises(ConfigError, match=r"`seed` must be one of the run: 0, 3; got 1"):
         table(*ROWS).of("eval/mean_reward", seed=1)
-    with pytest.raises(ConfigError, match="there are no rows"):
+    with pytest.raises(ConfigError, match=r"but got 'own/entropy'\. Recorded: no rows$"):
         table().of("own/entropy")
+
+
+VISITS = tuple((seed, 9, f"visits/{state}", 10.0 * seed + state) for seed in (3, 0) for state in (11, 0, 2, 1))
+
+
+def test_visits_are_an_array_of_seeds_and_states():
+    visits = table(*ROWS, *VISITS).visits()
+    assert visits.dtype == np.int64
+    assert visits.tolist() == [[0, 1, 2, *[0] * 8, 11], [30, 31, 32, *[0] * 8, 41]]
+
+
+def test_visits_that_were_not_counted():
+    with pytest.raises(ConfigError, match=r"^`visits` needs a run that counts them; train with .*visits=True"):
+        table(*ROWS).visits()
+
+
+def test_visits_of_one_state_have_one_name():
+    found = table(*VISITS)
+    assert found.of("visits/11", seed=0)[1].tolist() == [11.0]
+    said = r"got 'visits/00011'; did you mean `visits/11`\? Recorded: visits/\{state\}$"
+    with pytest.raises(ConfigError, match=said):
+        found.of("visits/00011")
+    with pytest.raises(ConfigError, match=r"got 'visits/5'; did you mean `visits/"):
+        found.of("visits/5")
 
 
 @pytest.mark.parametrize("given", [{"metric": None}, {"seed": [1, 2]}, {"seed": True}])

@@ -1,4 +1,4 @@
-"""Algorithms of one's own."""
+"""Custom algorithms."""
 
 from stable_baselines3 import DQN
 
@@ -6,7 +6,7 @@ from replaylab.learners import Metric
 
 
 class Eager(DQN):
-    """Defaults of its own, and a number that it logs."""
+    """its own Defaults, and a number that it logs."""
 
     metrics = (Metric("train/eagerness", "Eagerness", "none", "how eager it is"),)
 

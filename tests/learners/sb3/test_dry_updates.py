@@ -7,9 +7,9 @@ import torch
 from torch.nn import functional
 
 from replaylab.learners import SB3, Hook, TrainingConfig, train
+from replaylab.learners.api.one_replica import with_replica
 from replaylab.learners.api.protocols import Probed
 from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.training.algorithm_run import with_replica
 from replaylab.replay import Batch, FrameStack, NStep, Prioritized, Uniform
 from tests.learners.sb3.test_sb3 import CARTPOLE, OWN, SMALL
 

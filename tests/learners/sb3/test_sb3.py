@@ -104,7 +104,7 @@ def test_what_is_recorded():
     assert set(metrics.columns["metric"]) >= {
         *("train/loss", "train/td_error_mean", "train/learning_rate", "rollout/exploration_rate"),
         *("replay/size", "replay/weight_mean", "replay/age_mean", "replay/transitions_replayed"),
-        *("replay/law_evenness", "replay/replay_gini", "replay/energy_distance", "replay/same_episode_share"),
+        *("replay/sampling_evenness", "replay/replay_gini", "replay/energy_distance", "replay/same_episode_share"),
     }
     assert np.isfinite(metrics.columns["value"]).all()
     steps, size = metrics.of("replay/size", seed=3)
@@ -164,7 +164,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"algorithm": "SCA"}, r"`algorithm` must be DQN, .*CrossQ or \"module:Class\" of your own, but got 'SCA'"),
+            ({"algorithm": "SCA"}, r"`algorithm` must be DQN, .*CrossQ or a custom \"module:Class\", but got 'SCA'"),
             ({"algorithm": "stable_baselines3:PPO"}, "must be an off-policy algorithm"),
             ({"algorithm": f"{OWN}:NOTHING"}, "must be an off-policy algorithm"),
             ({"algorithm": f"{OWN}:Absent"}, "has no 'Absent'"),

@@ -6,7 +6,7 @@ import pytest
 from replaylab.errors import ConfigError
 from replaylab.learners import SB3, Hook, TapeRecorder, TrainingConfig, train
 from replaylab.replay import Prioritized, Tape
-from replaylab.replay.samplers.tape_file import TapeReader
+from replaylab.replay.samplers.tapes.tape_file import TapeReader
 from tests.learners.sb3.test_sb3 import CARTPOLE, SMALL
 
 SEEDS = [3, 5, 9]
@@ -46,7 +46,7 @@ def test_a_seed_learns_from_what_another_one_drew(of, tmp_path):
     recorded = np.stack([tape.ids(k) for k in range(tape.draws)], axis=1)
     np.testing.assert_array_equal(recorded, drawn)
     assert len(recorder.writer) == tape.draws == drawn.shape[1] > 8
-    np.testing.assert_array_equal(drawn[[2]], trained(of, prioritized, SEEDS[2:])[1])  # a run of its own
+    np.testing.assert_array_equal(drawn[[2]], trained(of, prioritized, SEEDS[2:])[1])  # its own run
 
     _, replayed = trained(of, Tape(str(path), shift=1), SEEDS)
     np.testing.assert_array_equal(replayed, np.roll(recorded, -1, axis=0))

@@ -5,9 +5,9 @@ import numpy as np
 
 
 class Corridor(gym.Env):
-    """Places 0, 1, ...; actions 3 (stay) and 4 (go on); terminated at place 4, truncated by a time limit.
+    """Places 0, 1, ...; actions 3 (stay) and 4 (continue); terminated at place 4, truncated by a time limit.
 
-    Every episode starts at place 0 and carries a number of its own, drawn from the environment's generator.
+    Every episode starts at place 0 and carries its own number, drawn from the environment's generator.
     """
 
     observation_space = gym.spaces.Box(0.0, 1e6, (2,), np.float64)

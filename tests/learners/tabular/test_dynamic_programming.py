@@ -103,7 +103,7 @@ def test_cells_that_are_never_entered_need_no_end(grid):
     np.testing.assert_allclose((policy * policy_values(table, policy))[0].sum(), q[0].max())
 
 
-def test_values_that_are_not_defined_are_told(cliff):
+def test_values_that_are_not_defined_are_reported(cliff):
     into_the_wall = np.eye(4)[np.full(48, 3)]
     with pytest.raises(ConfigError, match="`policy` never ends an episode from state 0, so with gamma = 1"):
         policy_values(cliff, into_the_wall)

@@ -232,7 +232,7 @@ def test_a_decay_per_episode_is_an_exponential_schedule():
         ({"initial_value": np.nan}, "`initial_value` of QLearning must be a finite number, but got nan"),
     ],
 )
-def test_bad_settings_are_told(settings, message):
+def test_bad_settings_are_reported(settings, message):
     with pytest.raises(ConfigError, match=message):
         QLearning(**settings)
 
@@ -242,11 +242,9 @@ def test_what_the_learners_have_in_common_is_no_learner():
         Tabular()
 
 
-def test_spaces_that_do_not_fit_a_table_are_told():
+def test_spaces_that_do_not_fit_a_table_are_reported():
     box, discrete = spaces.Box(0.0, 1.0, (2,)), spaces.Discrete(2)
-    with pytest.raises(
-        ConfigError, match=r"tables need Discrete observations, but these are in Box.*`replaylab.envs.Disc"
-    ):
+    with pytest.raises(ConfigError, match=r"tables need Discrete observations, but these are in"):
         Sarsa().agents(box, discrete, [0])
     with pytest.raises(ConfigError, match="tables need Discrete actions, but these are in Box"):
         Sarsa().agents(discrete, box, [0])
@@ -265,7 +263,7 @@ def test_rows_outside_the_tables_are_refused_and_change_nothing(name):
 
 
 def test_ends_of_another_type():
-    """A batch of one's own may tell them as numbers."""
+    """A custom batch may tell them as numbers."""
     for kind in (np.bool_, np.uint8, np.int64):
         agents = QLearning(alpha=1.0, gamma=0.5, initial_value=4.0).agents(spaces.Discrete(3), spaces.Discrete(2), [0])
         columns = {"obs": [[0, 1]], "action": [[0, 1]], "next_obs": [[1, 2]], "terminated": kind([[0, 1]])}

@@ -1,4 +1,4 @@
-"""Algorithms that bring a loop of their own: what the run hears, records and refuses."""
+"""Algorithms that bring their own loop: what the run hears, records and refuses."""
 
 import gymnasium as gym
 import numpy as np
@@ -79,8 +79,8 @@ class Heard(Hook):
 
 
 def test_each_seed_is_a_run_of_its_own():
-    heard, told = Heard(), []
-    metrics = train(config(), [4, 2], [heard, Callbacks(on_metrics=lambda now, new: told.append((now, new)))])
+    heard, reported = Heard(), []
+    metrics = train(config(), [4, 2], [heard, Callbacks(on_metrics=lambda now, new: reported.append((now, new)))])
     for seed in (4, 2):
         ends, returns = metrics.of("rollout/ep_rew", seed=seed)
         assert dict(zip(ends.tolist(), returns.tolist(), strict=True)) == played(seed, 90)
@@ -94,7 +94,10 @@ def test_each_seed_is_a_run_of_its_own():
         ("begin", [2], 0),
         ("end", [2], [True]),
     ]
-    assert [np.isnan(new["train/updates"]).tolist() for now, new in told if now == 80] == [[False, True], [True, False]]
+    assert [np.isnan(new["train/updates"]).tolist() for now, new in reported if now == 80] == [
+        [False, True],
+        [True, False],
+    ]
 
 
 def test_evaluations_leave_the_algorithms_streams_alone(registered):
@@ -123,7 +126,10 @@ class Steering(Hook):
     ("changes", "message"),
     [
         ({"learner": RandomWalk(begins=False)}, r"of RandomWalk must call `run.begin\(model\)` before the first"),
-        ({"learner": RandomWalk(stops_after=50)}, "must use up its budget of 90 steps, but ended after 50"),
+        (
+            {"learner": RandomWalk(stops_after=50)},
+            "must use its budget, but stopped after 50 of 90 steps; check for an early return",
+        ),
         ({"measure_every": 30}, "`measure_every` must be None with RandomWalk, which does not show what it replays"),
         ({"value_error": True}, r"`value_error` needs Q\(s, a\), which RandomWalk does not have"),
         ({"env_options": {"nonsense": 3}}, "`env_options` do not fit CartPole-v1"),
@@ -136,13 +142,13 @@ def test_what_is_refused(changes, message):
 
 def test_what_belongs_to_our_own_loop_is_refused(tmp_path):
     for hook in (Steering(), Checkpoints(tmp_path / "kept")):
-        with pytest.raises(ConfigError, match=f"must do without checkpoints and .*, but got {type(hook).__name__}"):
+        with pytest.raises(ConfigError, match=f"RandomWalk must do without .*, but got {type(hook).__name__}"):
             train(config(), [0], [hook])
     with pytest.raises(ConfigError, match="`resume` must be None with RandomWalk"):
         train(config(), [0], resume=tmp_path)
     with pytest.raises(ConfigError, match="which asks the library's own learners"):
         train(TrainingConfig("CartPole-v1", RandomWalk(), EnvOracle(), 50), [0])
-    with pytest.raises(ConfigError, match="but RandomWalk has a training loop of its own"):
+    with pytest.raises(ConfigError, match="but RandomWalk has its own training loop"):
         _ = config().driven_learner
 
 

@@ -13,6 +13,7 @@ from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import (
     Blocks,
     Combined,
+    EpisodeEnds,
     Field,
     NStep,
     Online,
@@ -31,7 +32,8 @@ EVERY = 40
 NAMES = {
     "effective_batch_size", "gradient_variance", "gradient_variance_uniform", "same_episode_share", "smallest_gap",
     "duplicate_share", "autocorrelation_time", "row_correlation_excess", "energy_distance", "legacy_correlated_pairs",
-    "law_evenness", "weight_effective_size", "drawn_age_mean", "never_replayed_share", "replay_gini", "td_error_mean",
+    "sampling_evenness", "weight_effective_size", "drawn_age_mean", "never_replayed_share", "replay_gini",
+    "end_share", "steps_to_end_mean", "td_error_mean",
     "td_error_median", "td_error_max", "td_error_std", "td_error_percentile", "td_error_gap",
 }  # fmt: skip
 
@@ -102,6 +104,7 @@ def test_replicas_that_finish_early_leave_the_others_measures_alone():
         "env_id": "CliffWalking-v1",
         "total_episodes": 3,
         "measure_every": EVERY,
+        "log_every": 3,
         "eval_every": None,
     }
     both, alone = run(Uniform(), **more), run(Uniform(), seeds=[1], **more)
@@ -115,6 +118,7 @@ def long():
     learner = replace(SMALL, capacity=5_000, batch_size=32, learning_starts=3_000, learning_rate=1e-9)
     more = {"learner": learner, "env_id": "MountainCar-v0", "steps": 4_500, "seeds": range(4), "eval_every": None}
     samplers = {"uniform": Uniform(), "blocks": Blocks(32), "prioritized": Prioritized()}
+    samplers |= {"ends": EpisodeEnds(0.5, truncated=True)}
     return {name: run(sampler, measure_every=200, **more) for name, sampler in samplers.items()}
 
 
@@ -127,7 +131,7 @@ def test_uniform_draws_measure_as_uniform(long):
     for name, truth in {"td_error_percentile": 50, "energy_distance": 0, "row_correlation_excess": 0}.items():
         values = long["uniform"].of(f"replay/{name}")[1]
         assert abs(values.mean() - truth) < 5 * values.std() / np.sqrt(len(values)), name
-    assert mean(long["uniform"], "law_evenness") == pytest.approx(1)
+    assert mean(long["uniform"], "sampling_evenness") == pytest.approx(1)
     assert mean(long["uniform"], "weight_effective_size") == 32
     ratio = mean(long["uniform"], "gradient_variance_uniform") / mean(long["uniform"], "gradient_variance")
     assert ratio == pytest.approx(1, abs=0.3)
@@ -136,11 +140,14 @@ def test_uniform_draws_measure_as_uniform(long):
 def test_the_dials_show(long):
     assert mean(long["blocks"], "same_episode_share") > 0.8 > 0.2 > mean(long["uniform"], "same_episode_share")
     assert mean(long["blocks"], "smallest_gap") == 1
+    for name, ends, steps in (("uniform", 1 / 200, 99.5), ("ends", 0.5 + 0.5 / 200, 99.5 * 0.5 / 0.985)):
+        assert mean(long[name], "end_share") == pytest.approx(ends, rel=0.1, abs=0.002)
+        assert mean(long[name], "steps_to_end_mean") == pytest.approx(steps, rel=0.05)
     alike = mean(long["blocks"], "gradient_variance") / mean(long["blocks"], "gradient_variance_uniform")
     assert alike > 2.5
     assert mean(long["blocks"], "row_correlation_excess") > 0.03
     assert mean(long["prioritized"], "td_error_percentile") > mean(long["uniform"], "td_error_percentile") + 0.3
-    assert mean(long["prioritized"], "law_evenness") < 1 - 1e-6
+    assert mean(long["prioritized"], "sampling_evenness") < 1 - 1e-6
     for metrics in long.values():
         assert set(metrics.of("replay/legacy_correlated_pairs")[1]) == {32 * 31 / 2}
 

@@ -6,9 +6,9 @@ import pytest
 
 from replaylab.errors import ConfigError, SpecError
 from replaylab.learners import DQN, QLearning, TrainingConfig
-from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS
+from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS, Fitting
 from replaylab.replay import FrameStack, NStep, Sequence, Uniform
-from replaylab.study.plan.populations import plan
+from replaylab.study.plan.chunks import plan
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 from replaylab.study.spec.study_file import Spec
 
@@ -42,7 +42,8 @@ def test_study_files_have_every_setting_at_its_place():
     for name, one in IN_STUDIES.items():
         field = TABLES[one.table].model_fields[one.key]
         assert field.is_required() == (one.default is REQUIRED), name
-        assert one.default is REQUIRED or field.default == one.default
+        default = one.default.most if isinstance(one.default, Fitting) else one.default
+        assert default is REQUIRED or field.default == default
     assert sum(len(table.model_fields) for table in TABLES.values()) == len(IN_STUDIES)
 
 
@@ -60,12 +61,9 @@ def test_a_setting_goes_from_the_file_to_the_loop(name):
         Spec.from_table(wrong)
 
 
-def test_a_setting_that_came_later_is_no_part_of_ids_while_it_has_its_default():
+def test_every_setting_of_study_files_identifies_a_run():
     (population,) = plan(Spec.from_table(STUDY))
-    later = {name for name, one in IN_STUDIES.items() if one.if_changed}
-    assert IN_STUDIES.keys() - later == {"measure_every", "eval_every", "eval_episodes", "held_out", "log_every"}
-    assert not later & population.identity.keys()
-    assert population.identity.keys() >= IN_STUDIES.keys() - later
+    assert population.identity.keys() >= {name for name, setting in IN_STUDIES.items() if not setting.later}
 
 
 @pytest.mark.parametrize(
@@ -87,9 +85,9 @@ def test_what_does_not_fit_is_refused_when_it_is_made(changes, message):
 
 
 def test_what_only_watches_is_no_part_of_what_a_checkpoint_must_equal():
-    same = {"eval_every": None, "held_out": 3, "log_every": 7, "visits": True}
+    same = {"eval_every": None, "held_out": 3, "log_every": 7, "visits": True, "trace_every": 5}
     assert config().learning_settings() == config(**same).learning_settings()
     for change in ({"total_steps": 101}, {"learner": QLearning()}, {"measure_every": 10}, {"env_options": {"n": 1}}):
         assert config().learning_settings() != config(**change).learning_settings()
-    assert "make_replay" not in config().learning_settings()
-    assert "make_replay" in config(make_replay=print).learning_settings()
+    assert config().learning_settings()["make_replay"] is None
+    assert config(make_replay=print).learning_settings()["make_replay"] == "builtins.print"

@@ -1,4 +1,4 @@
-"""A seed whose network diverges is told, fails none of the others, and disturbs no sampler."""
+"""A seed whose network diverges is reported, fails none of the others, and disturbs no sampler."""
 
 import numpy as np
 import pytest
@@ -35,9 +35,9 @@ def run(sampler, *hooks):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
 def test_the_others_learn_as_if_it_were_not_there(sampler, value):
-    with pytest.warns(RuntimeWarning, match=r"^seed 7 diverged: `train/loss` is (nan|inf) by step \d0; ") as told:
+    with pytest.warns(RuntimeWarning, match=r"^seed 7 diverged: `train/loss` is (nan|inf) by step \d0; ") as reported:
         lost = run(sampler, Poison(7, value))
-    assert len([one for one in told if "diverged" in str(one.message)]) == 1
+    assert len([one for one in reported if "diverged" in str(one.message)]) == 1
     whole = run(sampler)
     for metric in ("train/loss", "eval/mean_reward", "rollout/ep_rew", "replay/weight_mean"):
         for seed in (4, 9):
@@ -49,6 +49,6 @@ def test_the_others_learn_as_if_it_were_not_there(sampler, value):
     assert np.isfinite(lost.of("eval/mean_reward", seed=7)[1]).all()
 
 
-def test_seeds_that_diverge_together_are_told_together():
+def test_seeds_that_diverge_together_are_reported_together():
     with pytest.warns(RuntimeWarning, match=r"^seeds 4, 7, 9 diverged: `train/loss` is nan by step \d+; lower the"):
         run(Prioritized(), Poison(4, np.nan), Poison(7, np.nan), Poison(9, np.nan))

@@ -6,7 +6,7 @@ import pytest
 from replaylab.learners import DQN
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import Prioritized, Uniform
-from tests.learners.calls import train
+from tests.learners.calls import assert_same_rows, train
 
 QUICK = DQN(hidden=(8,), batch_size=8, learning_starts=20, capacity=300)
 LEARNER = DQN(
@@ -33,8 +33,7 @@ def test_every_kind_of_observation_is_learned_from(env_id, transforms, episode):
     """Episodes end, every update happens, values move away from where they began, and the same again."""
     options = {"transforms": transforms, "eval_every": 450, "eval_episodes": 1, "log_every": 50}
     first, again = (train(env_id, QUICK, Prioritized(), [3, 5], 450, **options) for _ in range(2))
-    for name, column in first.columns.items():
-        np.testing.assert_array_equal(column, again.columns[name])
+    assert_same_rows(again, first)
     assert first.of("rollout/ep_len")[1].min() >= episode
     assert np.isfinite(first.of("eval/mean_reward")[1]).all()
     assert first.of("train/updates", 3)[1][-1] == 450 - 20 + 1

@@ -50,12 +50,14 @@ def counts(monkeypatch):
 @pytest.mark.parametrize("every", [None, 2])
 @pytest.mark.parametrize("budget", [{"total_steps": 20}, {"total_episodes": 3}])
 def test_at_the_end_and_when_some_replicas_have_ended(budget, every):
-    metrics = train("Counted-v0", QLearning(), Uniform(), [0, 1, 2], **budget, eval_every=every, eval_episodes=2)
+    metrics = train(
+        "Counted-v0", QLearning(learning_starts=1), Uniform(), [0, 1, 2], **budget, eval_every=every, eval_episodes=2
+    )
     assert len(np.unique(metrics.columns["seed"])) == 3
     assert 0 < Counted.made == Counted.closed
 
 
 def test_where_the_environment_raises():
     with pytest.raises(RuntimeError, match="broke"):
-        train("Breaks-v0", QLearning(), Uniform(), [0, 1], total_steps=20, eval_every=None)
+        train("Breaks-v0", QLearning(learning_starts=1), Uniform(), [0, 1], total_steps=20, eval_every=None)
     assert 0 < Counted.made == Counted.closed

@@ -214,7 +214,7 @@ def test_online_replay_looks_at_the_newest_step_only():
     assert not metrics.of("replay/age_mean")[1].any()
 
 
-def test_the_callers_functions_are_told():
+def test_the_callers_functions_are_reported():
     steps, numbers_seen = [], []
     run(
         steps=250,
@@ -225,6 +225,9 @@ def test_the_callers_functions_are_told():
         on_metrics=lambda step, values: numbers_seen.append((step, values)),
     )
     assert steps == [100, 200, 250]
+    means = {"rollout/ep_rew_mean", "rollout/ep_len_mean"}
+    assert numbers_seen[0][1].keys() == means, "an episode ends before the first update"
+    numbers_seen = [(step, values) for step, values in numbers_seen if values.keys() != means]
     assert [step for step, _ in numbers_seen] == [200, 250]
     assert numbers_seen[0][1]["train/loss"].shape == (2,)
     assert numbers_seen[1][1].keys() == {"eval/mean_reward", "eval/mean_ep_length"}
@@ -245,7 +248,7 @@ def test_the_callers_functions_are_told():
         ({"eval_every": -1}, "`eval_every` of TrainingConfig must be at least 1, but got -1"),
     ],
 )
-def test_a_bad_call_is_told_before_anything_runs(call, message, monkeypatch):
+def test_a_bad_call_is_reported_before_anything_runs(call, message, monkeypatch):
     monkeypatch.setattr(PerceptronAgents, "update", lambda *_: pytest.fail("training began"))
     with pytest.raises(ConfigError, match=re.escape(message)):
         run(**call)

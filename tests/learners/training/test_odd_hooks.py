@@ -1,4 +1,4 @@
-"""Hooks of one's own that are, return or keep nonsense: a sentence each, as early as it can be known."""
+"""Custom hooks that are, return or keep nonsense: a sentence each, as early as it can be known."""
 
 from dataclasses import dataclass, replace
 
@@ -8,6 +8,7 @@ import pytest
 from replaylab.errors import ConfigError, SnapshotError
 from replaylab.learners import Checkpoints, Hook, Metric, QLearning, TrainingConfig, train
 from replaylab.replay import Uniform
+from tests.learners.calls import assert_same_rows
 
 TABLE = QLearning(batch_size=4, learning_starts=10, capacity=40, epsilon=0.3)
 OWN = Metric("train/own", "Own", "none", "what is counted here")
@@ -24,7 +25,7 @@ def run(*hooks, seeds=(3, 5), resume=None, learner=TABLE, steps=30, **settings):
 
 @pytest.mark.parametrize("step", [None, {"obs": 1}, 3])
 def test_what_is_no_step_is_not_stored(step):
-    with pytest.raises(ConfigError, match=r"must return an EnvStep, the step itself for instance, but got"):
+    with pytest.raises(ConfigError, match=r"must return an EnvStep, the step itself for instance, but returned"):
         run(hook(before_store=lambda self, run, given: step))
 
 
@@ -82,12 +83,12 @@ STATES = {
     "ragged": ({"a": [[1], [1, 2]]}, "must be arrays by name"),
     "a path": ({"a/b": np.zeros(2)}, "must have names without `/`, but got 'a/b'"),
     "a number as name": ({3: np.zeros(2)}, "must have names without `/`, but got 3"),
-    "another's": ({"returns": np.zeros(2)}, "must have names of its own, but `returns` is another hook's"),
+    "another's": ({"returns": np.zeros(2)}, "must have its own names, but `returns` is another hook's"),
 }
 
 
 @pytest.mark.parametrize("kind", STATES)
-def test_a_state_that_no_checkpoint_holds_is_told_after_a_step(kind, tmp_path):
+def test_a_state_that_no_checkpoint_holds_is_reported_after_a_step(kind, tmp_path):
     state, message = STATES[kind]
     steps = []
     odd = hook(state=lambda self: state, on_step=lambda self, run, step, ids: steps.append(1))
@@ -131,12 +132,12 @@ class TestGoingOn:
             run(*hooks, resume=saved)
 
     def test_with_one_more(self, saved):
-        message = r"^Other finds nothing of its own in the checkpoint \('Other'\); continue with the settings and"
+        message = r"^Other finds no state in the checkpoint \('Other'\); continue with the settings and"
         with pytest.raises(SnapshotError, match=message):
             run(Summing(), Other(), resume=saved)
 
     def test_with_a_setting_that_counts(self, saved):
-        with pytest.raises(SnapshotError, match=r"^Visits finds nothing of its own in the checkpoint"):
+        with pytest.raises(SnapshotError, match=r"^Visits finds no state in the checkpoint"):
             run(Summing(), resume=saved, visits=True)
 
     @pytest.mark.parametrize("seeds", [(7, 8), (5, 3), (3, 8)])
@@ -151,15 +152,13 @@ class TestGoingOn:
     def test_with_what_needs_no_state(self, saved):
         whole = run(Summing())
         again = run(hook(), Summing(), resume=saved)
-        for name, column in whole.columns.items():
-            np.testing.assert_array_equal(again.columns[name], column)
+        assert_same_rows(again, whole)
 
 
 def test_going_on_without_the_replicas_that_ended(tmp_path):
     episodes = {"steps": None, "total_episodes": 6, "eval_every": None, "log_every": 2}
     whole = run(Checkpoints(tmp_path, every=4), seeds=range(4), **episodes)
     again = run(resume=tmp_path, seeds=range(4), **episodes)
-    for name, column in whole.columns.items():
-        np.testing.assert_array_equal(again.columns[name], column)
+    assert_same_rows(again, whole)
     with pytest.raises(SnapshotError, match="is of other seeds"):
         run(resume=tmp_path, seeds=range(1, 5), **episodes)

@@ -6,6 +6,7 @@ import pytest
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, Checkpoints, QLearning, TrainingConfig, train
 from replaylab.replay import Batch, Online, Prioritized, ReplayBuffer, Uniform
+from tests.learners.calls import assert_same_rows
 from tests.replay.toy_replay import SavingToyReplay, ToyReplay, assert_same_steps
 
 LEARNER = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7)
@@ -39,6 +40,7 @@ def keeping(made):
     return make
 
 
+@pytest.mark.filterwarnings("ignore::replaylab.learners.training.budget.BudgetWarning")  # it is to learn nothing
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 def test_the_same_steps_are_stored(mode):
     """Until the first update the draws decide nothing."""
@@ -70,8 +72,7 @@ def test_the_rows_are_those_of_a_buffer_that_draws_the_same(env_id, learner):
         train(TrainingConfig(env_id, learner, Online(), 150, eval_every=None, log_every=20, make_replay=make), [3, 5])
         for make in (maker(NewestToyReplay, made), None)
     ]
-    for name, column in both[0].columns.items():
-        np.testing.assert_array_equal(column, both[1].columns[name])
+    assert_same_rows(both[1], both[0])
     assert made[0].next_id.tolist() == [150, 150]
     assert made[0].feedback == []
 
@@ -100,8 +101,7 @@ def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
     saved = train(config(make), [3, 5], [Checkpoints(tmp_path, every=40)])
     resumed = train(config(make), [3, 5], resume=tmp_path)
     for table in (saved, resumed):
-        for name, column in whole.columns.items():
-            np.testing.assert_array_equal(column, table.columns[name])
+        assert_same_rows(table, whole)
 
 
 def test_one_that_cannot_be_restored_says_so(tmp_path):
@@ -110,9 +110,7 @@ def test_one_that_cannot_be_restored_says_so(tmp_path):
 
 
 def test_one_that_cannot_be_inspected_says_so():
-    with pytest.raises(
-        ConfigError, match="needs an InspectableReplay, but ToyReplay has no `as_batch`, `get`, `replay_c"
-    ):
+    with pytest.raises(ConfigError, match="needs an InspectableReplay, but ToyReplay has no `as_batch`, `get`"):
         train(config(maker(ToyReplay, []), measure_every=20), [3])
 
 

@@ -1,4 +1,4 @@
-"""Training on a vectorised environment of one's own, registered by that form alone."""
+"""Training on a custom vectorized environment, registered by that form alone."""
 
 from dataclasses import replace
 

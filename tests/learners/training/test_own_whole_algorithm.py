@@ -1,4 +1,4 @@
-"""An algorithm of one's own that shows what it replays, and what its TD errors are."""
+"""A custom algorithm that shows what it replays, and what its TD errors are."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -115,7 +115,7 @@ def test_what_is_said_wrongly():
         def probe(self, batch):
             return batch.obs[..., 0], batch.obs[..., 0]
 
-    with pytest.raises(ConfigError, match=r"`probe` of Pair must return a Probe with `td_error` \(1, 8\), .* but got"):
+    with pytest.raises(ConfigError, match=r"`probe` of Pair must return a Probe with `td_error` \(1, 8\), .* but"):
         measured(Own(Pair))
     with pytest.raises(ConfigError, match=r"`measure_every` .*must be 2 or more steps"):
         measured(Own(Shown), measure_every=1)

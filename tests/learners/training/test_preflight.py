@@ -1,4 +1,4 @@
-"""What cannot be trained is told before anything is, by training a little of it."""
+"""What cannot be trained is reported before anything is, by training a little of it."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from replaylab.errors import ConfigError, ReplayError
-from replaylab.learners import DQN, QLearning
+from replaylab.learners import DQN, SB3, QLearning
 from replaylab.learners.training import env_state
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.preflight import check_trainable
@@ -41,8 +41,8 @@ if "Fussy-v0" not in gym.registry:
 
 
 @dataclass(frozen=True)
-class Lawless(CustomSampler):
-    def law(self, view, batch_size):
+class WithoutClosedForm(CustomSampler):
+    def distribution(self, view, batch_size):
         return np.zeros(len(view))
 
 
@@ -63,16 +63,17 @@ def test_a_trial_ends_with_its_first_update_and_holds_little(monkeypatch):
         ("Fussy-v0", SLOW, {"env_options": {"size": 4}}, "Fussy-v0 cannot be made with env_options={'size': 4}"),
         ("FrozenLake-v1", SLOW, {"env_options": {"map_name": "5x5"}}, "`map_name` of FrozenLake-v1 must be one of"),
         ("CartPole-v1", SLOW, {"sampler": Prioritized(block_length=3)}, "a multiple of the sampler's"),
-        ("CartPole-v1", SLOW, {"sampler": Lawless()}, "`law` of Lawless must return"),
+        ("CartPole-v1", SLOW, {"sampler": WithoutClosedForm()}, "`distribution` of WithoutClosedForm must return"),
         ("MountainCar-v0", SLOW, {"transforms": [FrameStack(4, stacked_input=True)]}, "stacked_input"),
+        ("Pendulum-v1", SB3("TD3"), {"trace_every": 5}, "`trace_every` needs Q(s, a)"),
         ("CartPole-v1", SLOW, {"visits": True}, "`visits` are counted of Discrete observations, but those"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told(env_id, learner, options, message):
+def test_what_does_not_fit_is_reported(env_id, learner, options, message):
     given = {"sampler": Uniform(), "total_steps": 1_000_000} | options
-    with pytest.raises(ReplayError) as told:
+    with pytest.raises(ReplayError) as reported:
         check_trainable(TrainingConfig(env_id, learner, **given))
-    assert message in str(told.value)
+    assert message in str(reported.value)
 
 
 def test_several_seeds_in_episodes_need_an_environment_that_goes_on(monkeypatch):

@@ -7,8 +7,8 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.learners import Checkpoints, Hook, QLearning, TapeRecorder, TrainingConfig, train
-from replaylab.replay import Prioritized, Tape
-from replaylab.replay.samplers.tape_file import TapeReader
+from replaylab.replay import ByStepsToEnd, Prioritized, Tape
+from replaylab.replay.samplers.tapes.tape_file import TapeReader
 
 LEARNER = QLearning(batch_size=4, learning_starts=10, capacity=30)
 
@@ -38,12 +38,60 @@ def test_another_seed_learns_from_what_was_recorded(tmp_path):
     assert not (np.stack(replayed.ids) == ids).all()
 
 
+class Seen(Hook):
+    """What the environments said, step by step: ids and both flags."""
+
+    def __init__(self):
+        self.steps = []
+
+    def on_step(self, run, step, ids):
+        self.steps.append((ids.copy(), step.terminated.copy(), step.truncated.copy()))
+
+
+def bins(ids, newest, steps, replica):
+    """The kind of each row's episode when `newest` was, and the magnitudes of its steps to the end and of its age."""
+    ends = {int(i[replica]): bool(t[replica]) for i, t, u in steps if t[replica] or u[replica]}
+    found = []
+    for one in ids.tolist():
+        end = min((e for e in ends if one <= e <= newest), default=None)
+        to_end = None if end is None else (end - one).bit_length()
+        found.append((ends.get(end), to_end, (newest - one).bit_length()))
+    return found
+
+
+def test_another_seed_draws_from_the_same_bins(tmp_path):
+    """And alone, each seed by its own tape's replica, it draws the same: replicas do not mix."""
+    recorded, replayed, theirs, mine = Drawn(), Drawn(), Seen(), Seen()
+    options = {"total_steps": 200}
+    train(configured(**options), [0, 1, 2], hooks=[TapeRecorder(tmp_path / "tape"), recorded, theirs])
+    placebo = ByStepsToEnd(str(tmp_path / "tape"), 1)
+    metrics = train(configured(placebo, measure_every=20, **options), [5, 6, 7], hooks=[replayed, mine])
+    wanted, found = np.stack(recorded.ids), np.stack(replayed.ids)
+    rows, moved = 0, np.zeros(3)
+    for k in range(len(found)):
+        for r in range(3):
+            asked = bins(wanted[k, (r + 1) % 3], k + 9, theirs.steps, (r + 1) % 3)
+            drawn = bins(found[k, r], k + 9, mine.steps, r)
+            moved[r] += sum(one != other for one, other in zip(asked, drawn, strict=True))
+            rows += len(asked)
+    assert not (wanted == found).all()
+    for r, seed in enumerate((5, 6, 7)):
+        steps, shares = metrics.of("replay/moved_share", seed=seed)
+        assert steps[-1] == 200
+        assert shares[-1] == pytest.approx(moved[r] / (rows / 3))
+    assert moved.sum() < rows / 2
+    for r, seed in enumerate((5, 6, 7)):
+        alone = Drawn()
+        train(configured(placebo.of_replica(r, 3), **options), [seed], hooks=[alone])
+        np.testing.assert_array_equal(np.stack(alone.ids)[:, 0], found[:, r])
+
+
 def test_a_tape_of_another_run_is_not_mended_by_learning_later(tmp_path):
     train(configured(), [0, 1], hooks=[TapeRecorder(tmp_path / "tape")])
     early = replace(configured(Tape(str(tmp_path / "tape"))), learner=replace(LEARNER, learning_starts=5))
-    with pytest.raises(ConfigError, match=r"draw 0 of the tape .* asks for a step that is not here") as told:
+    with pytest.raises(ConfigError, match=r"draw 0 of the tape .* asks for step \d+, but the buffer holds") as reported:
         train(early, [0, 1])
-    assert "learning_starts" not in str(told.value)
+    assert "learning_starts" not in str(reported.value)
 
 
 def test_a_continued_run_has_the_whole_tape(tmp_path):
@@ -69,10 +117,11 @@ def test_budgets_in_episodes_are_refused():
         train(configured(total_steps=None, total_episodes=3), [0], hooks=[TapeRecorder()])
 
 
-def test_measures_of_a_tape_have_no_law(tmp_path):
+def test_measures_of_a_tape_have_no_distribution(tmp_path):
     train(configured(), [0], hooks=[TapeRecorder(tmp_path / "tape")])
     metrics = train(configured(Tape(str(tmp_path / "tape")), measure_every=20), [0])
-    evenness, ages = (metrics.of(f"replay/{name}", seed=0)[1] for name in ("law_evenness", "drawn_age_mean"))
+    evenness, ages = (metrics.of(f"replay/{name}", seed=0)[1] for name in ("sampling_evenness", "drawn_age_mean"))
     assert np.isnan(evenness).all()
     assert len(ages)
     assert np.isfinite(ages).all()
+    assert (metrics.of("replay/moved_share", seed=0)[1] == 0).all()

@@ -1,4 +1,4 @@
-"""An algorithm with a loop of its own, as small as can be: it does at random, by the process's own generator."""
+"""An algorithm with its own loop, as small as can be: it does at random, by the process's own generator."""
 
 from dataclasses import dataclass, replace
 

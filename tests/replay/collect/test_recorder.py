@@ -1,5 +1,7 @@
 """The recorder stores what truly happened, whatever the environments are and however they reset."""
 
+from types import SimpleNamespace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
 from replaylab.replay import Field, FrameStack, NStep, ReplayBuffer, ReplayRecorder
+from tests.replay.buffers import cases, refused, transition
 from tests.replay.collect.scripted_env import MODES, OBSERVATIONS, SCRIPTS, ScriptedEnv, make_vector
-from tests.replay.laws.test_law_4_autoreset import assert_same_transitions, stored_by_env
+from tests.replay.guarantees.test_autoreset import assert_same_transitions, stored_by_env
 
 # EnvPool never reports both ends at once.
 POOL_SCRIPTS = [[(length, ends and not late, late) for length, ends, late in script] for script in SCRIPTS]
@@ -51,15 +54,12 @@ class TestVectorEnvironments:
         play(recorder, 60, seed)
         check(recorder, vector.envs)
 
-    def test_environments_that_reuse_their_arrays(self, kind, mode):
-        makers = [lambda i=i, s=s: ScriptedEnv(kind, i, s) for i, s in enumerate(SCRIPTS)]
-        vector = SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
-        recorder = ReplayRecorder.for_env(vector, 1000)
-        play(recorder, 60)
-        check(recorder, vector.envs)
-
-    def test_one_environment_in_the_vector(self, kind, mode):
-        vector = make_vector(kind, mode, SCRIPTS[:1])
+    @pytest.mark.parametrize(
+        ("scripts", "copy"), [(SCRIPTS, False), (SCRIPTS[:1], True)], ids=["that reuse their arrays", "only one"]
+    )
+    def test_of_other_makes(self, kind, mode, scripts, copy):
+        makers = [lambda i=i, s=s: ScriptedEnv(kind, i, s) for i, s in enumerate(scripts)]
+        vector = SyncVectorEnv(makers, copy=copy, autoreset_mode=mode)
         recorder = ReplayRecorder.for_env(vector, 1000)
         play(recorder, 60)
         check(recorder, vector.envs)
@@ -310,76 +310,80 @@ class TestWithTransforms:
         np.testing.assert_array_equal(batch.context, batch.obs)
 
 
+def begun(mode="NextStep", kind="box", **options):
+    return ReplayRecorder.for_env(make_vector(kind, mode), 10, **options)
+
+
+def onto(vector, fields, **layout):
+    return lambda: ReplayRecorder(vector, ReplayBuffer(10, fields, **layout))
+
+
+def undeclared():
+    vector = make_vector("box", "NextStep")
+    vector.metadata = {}
+    ReplayRecorder(vector, begun().buffer)
+
+
+def nested_otherwise():
+    fields = {"obs": {"time": Field((3,)), "place": Field()}}
+    ReplayRecorder(make_vector("dict", "Disabled"), ReplayBuffer(10, fields, num_envs=4)).reset()
+
+
+def without_a_pool():
+    recorder = begun()
+    recorder.reset()
+    recorder.step(np.zeros(4, int), [0, 1])
+
+
+DISABLED, OBS = make_vector("box", "Disabled"), {"obs": Field((4,))}
+RESET = transition(Field((4,)))
+ERRORS = [
+    (ConfigError, "Gymnasium vector environment or an EnvPool", onto(SimpleNamespace(num_envs=4), OBS)),
+    (ConfigError, "does not declare its autoreset mode", undeclared),
+    (
+        ConfigError,
+        "autoreset=None",
+        onto(ScriptedEnv("box", 0, SCRIPTS[0]), begun().buffer.fields, autoreset="next_step"),
+    ),
+    (ConfigError, "place for each of the 4 environments", onto(DISABLED, OBS)),
+    (ConfigError, "place for each of the 4 environments", onto(DISABLED, OBS, num_envs=3)),
+    (ConfigError, "place for each of the 4 environments", onto(DISABLED, OBS, replicas=4, num_envs=2)),
+    (FieldError, "declare the field `obs`", onto(DISABLED, {"reward": Field()}, num_envs=4)),
+    (FieldError, "missing `obs.place`", nested_otherwise),
+    (ConfigError, "call reset() first", lambda: begun().step(np.zeros(4, int))),
+    (ConfigError, "`env_ids` is for EnvPool", without_a_pool),
+]
+
+
+@pytest.mark.parametrize(("error", "words", "call"), cases(ERRORS))
+def test_what_cannot_be_recorded(error, words, call):
+    refused(error, words, call)
+
+
 class TestErrors:
-    def test_neither_a_vector_environment_nor_a_single_one(self):
-        class Other:
-            num_envs = 4
-
-        with pytest.raises(ConfigError, match="Gymnasium vector environment or an EnvPool"):
-            ReplayRecorder(Other(), ReplayBuffer(10, {"obs": Field()}))
-
     def test_a_reset_that_failed(self):
-        """Gymnasium refuses an empty mask; nothing has happened, so the loop may go on."""
-        recorder = ReplayRecorder.for_env(make_vector("box", "NextStep"), 10)
+        """Gymnasium refuses an empty mask; nothing has happened, so the loop may continue."""
+        recorder = begun()
         recorder.reset()
         with pytest.raises(ValueError, match="at least one True"):
             recorder.reset(options={"reset_mask": np.zeros(4, bool)})
         recorder.step(np.zeros(4, int))
 
-    def test_an_undeclared_mode(self):
-        vector = make_vector("box", "NextStep")
-        vector.metadata = {}
-        with pytest.raises(ConfigError, match="does not declare its autoreset mode"):
-            ReplayRecorder(vector, ReplayBuffer.for_env(make_vector("box", "NextStep"), 10))
-
     @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize("other", MODES)
     def test_another_mode(self, mode, other):
-        buffer = ReplayBuffer.for_env(make_vector("box", other), 10)
+        buffer = begun(other).buffer
         if mode is other:
             ReplayRecorder(make_vector("box", mode), buffer)
             return
-        with pytest.raises(ConfigError, match="must have the environments' autoreset mode") as caught:
-            ReplayRecorder(make_vector("box", mode), buffer)
-        assert repr(buffer.autoreset) in str(caught.value)
-
-    def test_a_single_environment_has_none(self):
-        buffer = ReplayBuffer.for_env(make_vector("box", "NextStep", SCRIPTS[:1]), 10)
-        with pytest.raises(ConfigError, match="autoreset=None"):
-            ReplayRecorder(ScriptedEnv("box", 0, SCRIPTS[0]), buffer)
-
-    @pytest.mark.parametrize("layout", [{}, {"num_envs": 3}, {"replicas": 4, "num_envs": 2}], ids=str)
-    def test_another_number_of_environments(self, layout):
-        with pytest.raises(ConfigError, match="place for each of the 4 environments"):
-            ReplayRecorder(make_vector("box", "Disabled"), ReplayBuffer(10, {"obs": Field((4,))}, **layout))
-
-    def test_no_observations(self):
-        with pytest.raises(FieldError, match="declare the field `obs`"):
-            ReplayRecorder(make_vector("box", "Disabled"), ReplayBuffer(10, {"reward": Field()}, num_envs=4))
-
-    def test_observations_nested_in_another_way(self):
-        fields = {"obs": {"time": Field((3,)), "place": Field()}}
-        recorder = ReplayRecorder(make_vector("dict", "Disabled"), ReplayBuffer(10, fields, num_envs=4))
-        with pytest.raises(FieldError, match=r"missing `obs.place`"):
-            recorder.reset()
-
-    def test_a_step_before_the_first_reset(self):
-        recorder = ReplayRecorder.for_env(make_vector("box", "NextStep"), 10)
-        with pytest.raises(ConfigError, match=r"call reset\(\) first"):
-            recorder.step(np.zeros(4, int))
+        words = f"must have the environments' autoreset mode ... {buffer.autoreset!r}"
+        refused(ConfigError, words, lambda: ReplayRecorder(make_vector("box", mode), buffer))
 
     def test_a_step_after_an_end_that_nobody_reset(self):
-        recorder = ReplayRecorder.for_env(make_vector("box", "Disabled"), 10)
+        recorder = begun("Disabled")
         recorder.reset()
         recorder.step(np.zeros(4, int))
-        with pytest.raises(ConfigError, match=r"environments \[1\] ended.*reset_mask"):
-            recorder.step(np.zeros(4, int))
-
-    def test_env_ids_without_a_pool(self):
-        recorder = ReplayRecorder.for_env(make_vector("box", "NextStep"), 10)
-        recorder.reset()
-        with pytest.raises(ConfigError, match="`env_ids` is for EnvPool"):
-            recorder.step(np.zeros(4, int), [0, 1])
+        refused(ConfigError, "environments [1] ended ... reset_mask", lambda: recorder.step(np.zeros(4, int)))
 
     def test_a_step_cut_short(self):
         """Environments that went on without their step being stored are not gone on with as if nothing was."""
@@ -390,17 +394,16 @@ class TestErrors:
         with pytest.raises(TypeError):
             recorder.step(np.zeros(4, int))
         env.step = step
-        with pytest.raises(ConfigError, match="cut short"):
-            recorder.step(np.zeros(4, int))
-        with pytest.raises(ConfigError, match="cut short"):
-            recorder.reset(options={"reset_mask": np.array([True, False, False, False])})
+        mask = {"reset_mask": np.array([True, False, False, False])}
+        for call in (lambda: recorder.step(np.zeros(4, int)), lambda: recorder.reset(options=mask)):
+            refused(ConfigError, "cut short", call)
         recorder.reset()
         recorder.step(np.zeros(4, int))
         assert recorder.ids.tolist() == [0, 1, 2, 3]
 
 
 class TestResetsMidway:
-    """An episode cut by a reset is neither terminated nor truncated, and nothing goes on across the cut."""
+    """An episode cut by a reset is neither terminated nor truncated, and nothing continues across the cut."""
 
     def n_step(self, vector, **options):
         return ReplayRecorder.for_env(vector, 1000, transforms=(NStep(3, 0.5),), **options)
@@ -446,7 +449,7 @@ class TestResetsMidway:
         check(recorder, vector.envs)
 
     def test_ends_the_buffer_does_not_see(self):
-        """A buffer that does not declare both kinds of end is told of them."""
+        """A buffer that does not declare both kinds of end is notified of them."""
         vector = make_vector("box", "Disabled", POOL_SCRIPTS)
         fields = {"obs": Field((4,)), "next_obs": Field((4,)), "reward": Field(), "terminated": Field((), bool)}
         buffer = ReplayBuffer(1000, fields, num_envs=4, transforms=(FrameStack(3),))

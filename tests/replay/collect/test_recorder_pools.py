@@ -10,7 +10,7 @@ from replaylab.replay import Field, ReplayRecorder
 from tests.replay.collect.scripted_env import SCRIPTS
 from tests.replay.collect.scripted_pool import ScriptedDmPool, ScriptedPool
 from tests.replay.collect.test_recorder import LAYOUTS, POOL_SCRIPTS, actions, check
-from tests.replay.laws.test_law_4_autoreset import assert_same_transitions, stored_by_env
+from tests.replay.guarantees.test_autoreset import assert_same_transitions, stored_by_env
 
 # Its dm API tells a time limit from another end by the episode's length alone.
 LIMITED = [[(length, length < 4, length == 4) for length in lengths] for lengths in ([4, 2], [4], [1, 4, 3], [2])]

@@ -1,7 +1,9 @@
-"""A replay in a data pipeline: its content law, its coverage law, its counters and its state."""
+"""A replay in a data pipeline: its content guarantee, its coverage guarantee, its counters and its state."""
 
 import re
+from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from replaylab.replay import (
 )
 from replaylab.replay.collect.source_items import fields_of_step
 from tests.oracle import flatten
+from tests.same import same
 
 FIELDS = {"obs": {"image": Field((3, 2), np.uint8), "joints": (Field((2,)),)}, "reward": Field()}
 
@@ -51,16 +54,12 @@ def make(capacity=10, sampler=None, **options):
 
 
 def assert_same_batches(one, two):
-    for mine, other in zip(one, two, strict=True):
-        left, right = flatten(dict(mine)), flatten(dict(other))
-        assert left.keys() == right.keys()
-        for path, column in left.items():
-            np.testing.assert_array_equal(column, right[path])
+    assert same(tuple(map(dict, one)), tuple(map(dict, two)))
 
 
 @pytest.mark.parametrize("given", ["buffer", "capacity"])
 @pytest.mark.parametrize("capacity", [1, 7, 10, 64])
-class TestContentLaw:
+class TestContentDistribution:
     """The memory equals the last `capacity` steps of the same pipeline without a memory, slot by slot."""
 
     @pytest.mark.parametrize("taken", [1, 6, 7, 33, 100])
@@ -92,7 +91,7 @@ class TestContentLaw:
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(beta=0.4), ShuffledEpochs()], ids=repr)
-def test_coverage_law_every_stored_step_can_be_drawn(sampler):
+def test_coverage_distribution_every_stored_step_can_be_drawn(sampler):
     """20 steps, 400 batches of 8: a uniform draw misses one with a chance of 20·(19/20)^3200 < 1e-69."""
     stream = ReplayStream(pipeline(0, 53), make(20, sampler), batch_size=8)
     for _ in stream:
@@ -169,8 +168,8 @@ class TestBatches:
         buffer = stream.buffer
         for batch in stream:
             assert buffer.update_priorities(batch.id, priority=np.full(4, 2.0 + stream.taken)) == 4
-        law = buffer.probabilities(np.arange(30, 40))
-        assert law.max() > law.min()
+        distribution = buffer.probabilities(np.arange(30, 40))
+        assert distribution.max() > distribution.min()
 
     def test_transforms_environments_and_replicas(self):
         fields = {"obs": Field(), "next_obs": Field(), "reward": Field()}
@@ -180,6 +179,71 @@ class TestBatches:
         batches = list(ReplayStream([step] * 7, buffer, 4))
         assert len(batches) == 6  # each step stores two in each replica
         assert batches[0].discount.shape == (3, 4)
+
+
+class Step(NamedTuple):
+    obs: object
+    reward: float
+
+
+@dataclass
+class Record:
+    obs: object
+    reward: float
+
+
+class TestFormsOfSteps:
+    STEPS = tuple({"obs": np.full(2, i, np.float32), "reward": float(i)} for i in range(9))
+
+    @pytest.mark.parametrize(
+        ("form", "options"),
+        [
+            (lambda step: Step(**step), {}),
+            (lambda step: Record(**step), {}),
+            (lambda step: tuple(step.values()), {"names": ("obs", "reward")}),
+            (lambda step: (step["reward"], step["obs"]), {"names": ["reward", "obs"]}),
+        ],
+        ids=["NamedTuple", "dataclass", "tuple", "tuple in another order"],
+    )
+    @pytest.mark.parametrize("together", [False, True], ids=["one by one", "in tuples"])
+    def test_named_tuples_dataclasses_and_tuples(self, form, options, together):
+        steps = [form(step) for step in self.STEPS]
+        source = [tuple(steps[i : i + 2]) for i in range(0, 8, 2)] + steps[8:] if together else steps
+        assert_same_batches(
+            list(ReplayStream(source, 5, 3, seed=1, **options)), list(ReplayStream(self.STEPS, 5, 3, seed=1))
+        )
+
+    def test_a_buffer_says_what_a_tuple_is(self):
+        stream = ReplayStream([], ReplayBuffer(9, {"obs": Field((2,)), "reward": Field()}), 1)
+        assert stream.push((np.ones(2), 3.0)).reward == 3.0
+        assert stream.push(Step(np.ones(2), 3.0)).obs.shape == (1, 2)
+
+    def test_what_is_none_of_them(self):
+        for stream in (ReplayStream([(1.0, 2.0)], 5, 1), ReplayStream([(1.0, 2.0)], 5, 1, names=("x", "y", "z"))):
+            with pytest.raises(FieldError, match=r"or tuples where `names` says .* but gave \(1\.0, 2\.0\)"):
+                next(iter(stream))
+        with pytest.raises(FieldError, match="`push` takes one step"):
+            ReplayStream([], 5, 1).push([{"x": 1.0}, {"x": 2.0}])
+
+
+class TestSampling:
+    def test_a_sampler_for_a_capacity(self):
+        stream = ReplayStream(pipeline(0, 9), 5, 5, sampler=Uniform(replace=False))
+        assert all(len(set(batch.id)) == 5 for batch in stream)
+        with pytest.raises(ConfigError, match="`sampler` is for a buffer made here"):
+            ReplayStream(pipeline(0, 9), make(), 5, sampler=Uniform())
+
+    def test_more_draws_take_no_step(self):
+        stream = ReplayStream(pipeline(0), make(10, Prioritized(beta=Linear(0.4, 1.0))), 4, progress=lambda _: 0.1)
+        assert len(stream) == 0
+        next(iter(stream))
+        assert stream.sample().reward.shape == (4,)
+        assert stream.sample(7).reward.shape == (7,)
+        assert (len(stream), stream.taken, stream.drawn) == (4, 4, 1)
+
+    def test_before_the_first_step(self):
+        with pytest.raises(EmptyBufferError, match="take a batch first"):
+            ReplayStream(pipeline(0), 10, 4).sample()
 
 
 class TestCounters:
@@ -234,7 +298,7 @@ class TestFieldsOfTheFirstStep:
 
 
 class TestState:
-    """A restored stream goes on exactly as the saved one would have."""
+    """A restored stream continues exactly as the saved one would have."""
 
     @pytest.fixture(params=["bytes", "folder"])
     def folder(self, request, tmp_path):
@@ -281,7 +345,7 @@ class TestState:
 
     def test_with_a_sampler_of_ones_own(self, folder):
         class Own(CustomSampler):
-            def law(self, view, batch_size):
+            def distribution(self, view, batch_size):
                 return np.full(len(view), 1 / len(view))
 
         stream = ReplayStream(pipeline(0), make(sampler=Own()), 4)
@@ -363,11 +427,6 @@ class TestRefusals:
     def test_a_seed_beside_a_buffer(self):
         with pytest.raises(ConfigError, match="seed that one"):
             ReplayStream([], make(10), 4, seed=1)
-
-    @pytest.mark.parametrize("options", [{"buffer": 0}, {"batch_size": 0}, {"warmup": 0}, {"buffer": "10"}])
-    def test_numbers_out_of_their_range(self, options):
-        with pytest.raises(ConfigError, match=f"`{next(iter(options))}` must be"):
-            ReplayStream(**{"source": [], "buffer": 10, "batch_size": 4} | options)
 
 
 class TestStatesThatWereChanged:

@@ -128,13 +128,13 @@ class TestMixture:
             buffer.add(**step)
         return toy, buffer, MixedReplay((toy, buffer), shares=(0.25, 0.75))
 
-    def test_shares_and_law(self):
+    def test_shares_and_distribution(self):
         _, _, mixed = self.made()
         batch = mixed.sample(8)
         assert batch.source.tolist() == [0] * 2 + [1] * 6
-        law = mixed.probabilities(batch.source, batch.id, batch_size=8)
-        np.testing.assert_allclose(law, batch.probability)
-        np.testing.assert_allclose(law, [0.025] * 2 + [0.1875] * 6)
+        distribution = mixed.probabilities(batch.source, batch.id, batch_size=8)
+        np.testing.assert_allclose(distribution, batch.probability)
+        np.testing.assert_allclose(distribution, [0.025] * 2 + [0.1875] * 6)
 
     def test_feedback_goes_to_each(self):
         toy, _, mixed = self.made()
@@ -149,13 +149,13 @@ class TestMixture:
             mixed.update_priorities({"source": [1, 0], "id": [3, 15]}, [1.0, 2.0])
         assert len(toy.feedback) == 1, "the toy is asked first, and it refuses"
 
-    def test_an_empty_one_is_told(self):
+    def test_an_empty_one_is_reported(self):
         with pytest.raises(EmptyBufferError, match="buffer 0 of the MixedReplay is empty"):
             MixedReplay((ToyReplay(10, FIELDS), ReplayBuffer(10, FIELDS))).sample(4)
 
 
 class TestRefusals:
-    """What is no replay is told, with the members that it lacks."""
+    """What is no replay is reported, with the members that it lacks."""
 
     class Half:
         capacity = 5

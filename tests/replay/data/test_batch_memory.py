@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from replaylab import Field, ReplayBuffer
-from replaylab.replay import release_batch_memory
+from replaylab._core import release_batch_memory
 
 WIDE = 100_000  # float32: with B = 4 far beyond the size from which memory is kept
 

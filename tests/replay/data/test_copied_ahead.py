@@ -1,4 +1,4 @@
-"""Batches that are pinned, and copied to a device while it computes and Python goes on.
+"""Batches that are pinned, and copied to a device while it computes and Python continues.
 
 What a device holds is looked at only in the end: pinned memory that was filled again before its copy had ended would
 show then.
@@ -78,7 +78,7 @@ def test_batches_drawn_ahead_and_pinned_arrive_whole(device, prefetch, pinning):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_batch_copied_ahead_of_its_use_arrives_whole(device, pinning):
-    """The next batch is copied on a stream of its own, while this one is learned from."""
+    """The next batch is copied on its own stream, while this one is learned from."""
     buffer, kept = make(), []
     for turn, (batch, there) in enumerate(copied_ahead(buffer.batches(ROWS, total=TURNS, pin_memory=True), device)):
         kept.append(there)

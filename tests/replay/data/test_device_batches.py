@@ -23,7 +23,7 @@ class Fed(CustomSampler):
 
     wants_feedback = True
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         wanted = np.abs(view.priorities) + 1e-3
         return wanted / wanted.sum()
 
@@ -99,7 +99,7 @@ def test_pinned_memory_is_not_for_jax():
 
 
 @pytest.mark.parametrize(("device", "library"), [("jax", "jax"), ("cpu", "torch")])
-def test_a_library_that_is_missing_is_told_at_once(device, library, monkeypatch):
+def test_a_library_that_is_missing_is_reported_at_once(device, library, monkeypatch):
     monkeypatch.setattr(frameworks, "_jax", frameworks._jax.__wrapped__)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError, match=rf'pip install "replaylab\[{library}\]"'):
@@ -155,15 +155,19 @@ class TestFeedback:
         plain.update_priorities(plain.sample(8).id, td_error.detach().numpy())
         np.testing.assert_array_equal(plain.sample(8).id, buffer.sample(8).id)
 
-    def test_of_what_pytorch_alone_knows_is_refused(self):
-        buffer = make()
-        with pytest.raises(DtypeError, match=r"`td_error` must be .*BFloat16; give .* `\.float\(\)` of bfloat16"):
-            buffer.update_priorities([39], torch.ones(1, dtype=torch.bfloat16))
-        with pytest.raises(DtypeError, match=r"`x` must be an array, .*requires grad.*; give `\.detach\(\)`"):
+    def test_a_tensor_with_a_gradient_is_no_field_s_value(self):
+        with pytest.raises(DtypeError, match=r"`x` must be an array, .*requires grad.*; pass `\.detach\(\)` of it"):
             ReplayBuffer(4, {"x": Field()}).add(x=torch.tensor(1.0, requires_grad=True))
 
-    @pytest.mark.parametrize("dtype", [bool, jnp.bfloat16])
-    def test_of_what_numpy_does_not_know_as_numbers_is_refused(self, dtype):
+    @pytest.mark.parametrize(
+        "ones", [jnp.ones(1, jnp.bfloat16), torch.ones(1, dtype=torch.bfloat16)], ids=["jax", "torch"]
+    )
+    def test_of_bfloat16_is_taken_as_the_numbers_it_holds(self, ones):
+        buffer, plain = make(), make()
+        assert buffer.update_priorities([39], ones * 1.5) == plain.update_priorities([39], [1.5]) == 1
+        np.testing.assert_array_equal(plain.probabilities(range(40)), buffer.probabilities(range(40)))
+
+    def test_of_truths_is_refused(self):
         buffer = make()
         with pytest.raises(DtypeError, match="`td_error` must be real numbers"):
-            buffer.update_priorities([39], jnp.ones(1, dtype))
+            buffer.update_priorities([39], jnp.ones(1, bool))

@@ -39,7 +39,7 @@ class TestField:
         with pytest.raises(AttributeError):
             Field().shape = (2,)
 
-    @pytest.mark.parametrize("shape", [(0,), (3, -1), -2])
+    @pytest.mark.parametrize("shape", [(0,), (3, -1), -2, ("a",), (2.5,)])
     def test_lengths_are_positive(self, shape):
         with pytest.raises(FieldError, match="a field's shape must be whole numbers of at least 1, but got"):
             Field(shape)

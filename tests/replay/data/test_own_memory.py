@@ -10,7 +10,7 @@ from replaylab.replay import CustomSampler, Field, ReplayBuffer
 
 @dataclass(frozen=True)
 class Even(CustomSampler):
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         seen.append(view.steps_in_episode.tolist())
         return np.full(len(view), 1 / len(view))
 

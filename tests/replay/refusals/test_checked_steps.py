@@ -1,4 +1,4 @@
-"""`check_steps`: what `extend` would raise, and no trace of it."""
+"""Steps that are only checked, as those of a `RemoteReplay`: what `extend` would raise, and nothing is stored."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ class TestStepsThatAreOnlyChecked:
     def test_raise_what_extend_raises(self, bad):
         given = {name: value for name, value in (step((3, 2)) | bad).items() if value is not None}
         messages = []
-        for method in (ReplayBuffer.extend, ReplayBuffer.check_steps):
+        for method in (ReplayBuffer.extend, ReplayBuffer._check_steps):
             with pytest.raises((FieldError, ShapeError, DtypeError)) as caught:
                 method(make(num_envs=2), **given)
             messages.append((type(caught.value), str(caught.value)))
@@ -33,7 +33,7 @@ class TestStepsThatAreOnlyChecked:
     @pytest.mark.parametrize("where", [None, WHERE, WHERE.tolist()], ids=["all", "array", "list"])
     def test_leave_no_trace(self, where):
         buffer, twin = make(num_envs=2), make(num_envs=2)
-        assert buffer.check_steps(**step((3, 2)), where=where) is None
+        assert buffer._check_steps(**step((3, 2)), where=where) is None
         assert state(buffer) == state(twin)
         np.testing.assert_array_equal(buffer.extend(**step((2, 2))), twin.extend(**step((2, 2))))
         np.testing.assert_array_equal(buffer.sample(4, progress=0.5).id, twin.sample(4, progress=0.5).id)

@@ -10,47 +10,18 @@ import pytest
 
 from replaylab import replay
 from replaylab.replay import (
-    LAP,
-    AntiPrioritized,
     Assigned,
-    Blocks,
-    Combined,
-    Constant,
-    Dispersed,
-    Exponential,
     Field,
-    Fifo,
-    FrameStack,
-    Geometric,
-    Greedy,
-    Hindsight,
-    LaBER,
-    Linear,
-    MemoryMap,
     MixedReplay,
-    Mixture,
-    NStep,
-    Online,
-    Oracle,
-    Permuted,
     Priorities,
     Prioritized,
-    Queue,
-    RankBased,
     Recency,
-    ReLo,
     ReplayBuffer,
     ReplayRecorder,
     ReplayStream,
-    Reservoir,
-    ReverseSweep,
+    Schedules,
     Sequence,
-    SharedMemory,
-    ShuffledEpochs,
-    SlidingWindow,
     StepWriter,
-    Sticky,
-    Tape,
     TapeWriter,
     Uniform,
     as_schedule,
@@ -59,16 +30,19 @@ from replaylab.replay import (
 from replaylab.replay.config_json import config_from_json, config_to_json
 from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
 
-FRACTION = "0 True".replace(" True", "")
 WEIGHTING = {"alpha": "0", "beta": "0"}
-PRIORITIZED = WEIGHTING | {"epsilon": "0 3.5 huge", "stratified": TRUTH}
-WINDOW = {"headroom": "None", "create": "None 0 True"}
+PRIORITIZED = WEIGHTING | {"epsilon": "0 3.5 huge", "stratified": TRUTH, "replace": TRUTH}
+WINDOW = {"create": "None 0 True"}
 
 
 def buffer(**options):
     made = ReplayBuffer(8, {"x": Field(), "y": Field((2,), np.int64)}, seed=0, **options)
     made.extend(x=np.arange(6.0), y=np.zeros((6, 2), np.int64))
     return made
+
+
+def prioritized():
+    return buffer(sampler=Prioritized(beta=0.4))
 
 
 def priorities(**options):
@@ -78,9 +52,20 @@ def priorities(**options):
     return made
 
 
+def assigned():
+    return priorities(retention=Assigned())
+
+
 def replicas():
     made = ReplayBuffer(8, {"x": Field()}, replicas=2, sampler=Prioritized(), seed=0)
     made.extend(x=np.zeros((2, 6)))
+    return made
+
+
+def warned(made):
+    """Return a buffer after its only warning that no `progress` was passed."""
+    with pytest.warns(UserWarning, match="`progress` was not passed"):
+        made.sample(2)
     return made
 
 
@@ -113,46 +98,43 @@ def stream(**options):
     return ReplayStream([{"x": 1.0}] * 9, 8, 2, **options)
 
 
+WITHOUT_ACCEPTED = (
+    *("Online", "Queue", "SlidingWindow", "ShuffledEpochs", "Greedy", "Recency", "ReverseSweep", "Blocks"),
+    *("Assigned", "Fifo", "Reservoir"),
+)
+ACCEPTED = {
+    "Uniform": {"replace": TRUTH, "stratified": TRUTH},
+    "Combined": {"distinct": TRUTH},
+    **dict.fromkeys(("Prioritized", "ReLo", "AntiPrioritized", "Permuted"), PRIORITIZED),
+    "Dispersed": PRIORITIZED | {"stratified": "True", "replace": "True"},
+    "LAP": {"alpha": "0"},
+    "RankBased": WEIGHTING,
+    "Geometric": {"expected_age": "3.5"},
+    "Sticky": {"fraction": "0"},
+    "EpisodeEnds": {"share": "0", "truncated": TRUTH},
+    "NStep": {"gamma": "0", "last": "[]"},
+    "FrameStack": {"stacked_input": TRUTH},
+    "Sequence": {"state": "[]", "eta": "0", "overlap": "0", "burn_in": "0"},
+    **{name: {} for name in WITHOUT_ACCEPTED},
+}
+"""Of those that need no argument."""
 CONFIGURATIONS = [
-    Call(Uniform, {}, {"replace": TRUTH, "stratified": TRUTH}),
-    Call(Online),
-    Call(Queue),
-    Call(SlidingWindow),
-    Call(ShuffledEpochs),
-    Call(Greedy),
-    Call(Combined),
-    Call(Mixture, {"parts": (Uniform(), Prioritized())}, {"shares": "None"}),
-    Call(Prioritized, {}, PRIORITIZED),
-    Call(ReLo, {}, PRIORITIZED),
-    Call(AntiPrioritized, {}, PRIORITIZED),
-    Call(Permuted, {}, PRIORITIZED),
-    Call(Dispersed, {}, PRIORITIZED | {"stratified": "True"}),
-    Call(LAP, {}, {"alpha": "0"}),
-    Call(RankBased, {}, WEIGHTING),
-    Call(Recency, {}, {}),
-    Call(Geometric, {}, {"expected_age": "3.5"}),
-    Call(ReverseSweep),
-    Call(Blocks),
-    Call(Sticky, {}, {"fraction": "0"}),
-    Call(Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
-    Call(LaBER, {"score": len}),
-    Call(Oracle, {"score": len}),
-    Call(Constant, {"value": 1.0}, {"value": NUMBERS}),
-    Call(Linear, {"start": 1.0, "end": 0.5}, {"start": NUMBERS, "end": NUMBERS}),
-    Call(Exponential, {"start": 1.0, "end": 0.5}, {"start": "3.5 huge", "end": "3.5 huge"}),
-    Call(NStep, {}, {"gamma": "0"}),
-    Call(FrameStack, {}, {"stacked_input": TRUTH}),
-    Call(Sequence, {}, {"state": "[]", "eta": "0", "overlap": "0", "burn_in": "0"}),
+    *(Call(getattr(replay, name), {}, accepted) for name, accepted in ACCEPTED.items()),
+    Call(replay.Mixture, {"parts": (Uniform(), Prioritized())}, {"shares": "None"}),
+    Call(replay.Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
+    Call(replay.ByStepsToEnd, {"path": "x"}, {"path": "text", "shift": "0"}),
+    Call(replay.LaBER, {"score": len}),
+    Call(replay.Oracle, {"score": len}),
+    Call(replay.Constant, {"value": 1.0}, {"value": NUMBERS}),
+    Call(replay.Linear, {"start": 1.0, "end": 0.5}, {"start": NUMBERS, "end": NUMBERS, "steps": "None"}),
+    Call(replay.Exponential, {"start": 1.0, "end": 0.5}, {"start": "3.5 huge", "end": "3.5 huge", "steps": "None"}),
     Call(
-        Hindsight,
+        replay.Hindsight,
         {"compute_reward": len, "compute_terminated": len},
         {"ratio": "0 3.5 huge", "achieved": "text nul", "desired": "text nul"},
     ),
-    Call(Assigned),
-    Call(Fifo),
-    Call(Reservoir),
-    Call(MemoryMap, {"path": "rows"}, WINDOW | {"path": "text", "after_crash": TRUTH}),
-    Call(SharedMemory, {"name": "rows"}, WINDOW | {"name": "text"}),
+    Call(replay.MemoryMap, {"path": "rows"}, WINDOW | {"path": "text"}),
+    Call(replay.SharedMemory, {"name": "rows"}, WINDOW | {"name": "text"}),
 ]
 """What is made, and only made, by the call."""
 
@@ -160,7 +142,7 @@ CONFIGURATIONS = [
 class TestConfigurations:
     @pytest.mark.parametrize("call", CONFIGURATIONS, ids=lambda call: call.name)
     def test_senseless_options(self, call):
-        assert wrongs(call) == []
+        assert wrongs(call, named=True) == []
 
     @pytest.mark.parametrize("call", CONFIGURATIONS, ids=lambda call: call.name)
     def test_numpys_numbers_become_pythons(self, call):
@@ -175,13 +157,6 @@ class TestConfigurations:
         assert {name: type(getattr(made, name)) for name in options} == {n: type(v) for n, v in options.items()}
         if "function" not in str(config_to_json(plain)) and not any(map(callable, options.values())):
             assert config_from_json(json.loads(json.dumps(config_to_json(made)))) == plain
-
-    def test_older_snapshots_may_hold_what_was_given(self):
-        """Before options were checked in one way, these were taken as they came."""
-        older = {"type": "Prioritized", "alpha": True, "block_length": 8.0}
-        assert config_from_json(older) == Prioritized(alpha=1.0, block_length=8)
-        assert config_from_json({"type": "Uniform", "replace": "x"}) == Uniform()
-        assert config_from_json({"type": "Blocks", "length": 4.0}) == Blocks(4)
 
     def test_half_precision_too(self):
         assert Prioritized(alpha=np.float16(0.5), beta=np.array(1.0)) == Prioritized(alpha=0.5, beta=1.0)
@@ -211,19 +186,20 @@ NEW = {"capacity": "", "num_envs": "None", "replicas": "None", "sampler": "None"
 NEW |= {"transforms": "[]", "storage": "None", "autoreset": "None", "count_replays": TRUTH}
 DRAWN = {"progress": "None 0"}
 
-LAW = {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"}
+DISTRIBUTION = {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"}
 
 OF_PRIORITIES = ("num_envs", "sampler", "retention", "count_replays", "seed")
 FLAGS = {"terminated": "None", "truncated": "None", "where": "None True"}
 ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
 SEEN = {"obs": Field(), "next_obs": Field()} | ENDS
 EPISODE = {"obs": "[]", "terminated": TRUTH, "truncated": TRUTH}
+OF_FIELDS = {name: name for name in ("shape", "dtype", "compressed")}
+IDS = {"ids": "ids?"}
 CALLS = [
-    Call(Field, {}, {"shape": "[]", "dtype": "None", "compressed": "0"}),
+    Call(Field, {}, {"shape": "[]", "dtype": "None", "compressed": "0"}, called=OF_FIELDS),
     Call(ReplayBuffer, {"capacity": 8, "fields": {"x": Field()}}, NEW),
     Call("add", {"x": 1.0, "y": [1, 2]}, {"where": "None True", "final_obs": "None", "x": ARRAY}, buffer),
-    Call("extend", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer),
-    Call("check_steps", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer),
+    Call("extend", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer, called={"x": "field"}),
     Call("end_episode", {}, {"where": "None True"}, buffer),
     Call("extend_episode", {"obs": [0.0, 1.0]}, EPISODE, lambda: ReplayBuffer(8, SEEN)),
     Call(
@@ -234,7 +210,9 @@ CALLS = [
     ),
     Call("sample", {"batch_size": 2}, DRAWN | {"out": "None"}, buffer),
     Call("sample", out, DRAWN | {"out": "None"}, buffer),
-    Call("sample", {"batch_size": 2, "progress": 0.5}, {"progress": "0", "out": "None"}, replicas),
+    Call(
+        "sample", {"batch_size": 2, "progress": 0.5}, {"progress": "None 0", "out": "None"}, lambda: warned(replicas())
+    ),
     Call(
         "batches",
         {"batch_size": 2, "total": 2},
@@ -243,37 +221,49 @@ CALLS = [
         lambda made: list(islice(made, 2)),
         theirs=("pin_memory", "device"),  # PyTorch's, which is slow to import
     ),
-    Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, buffer),
+    Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, buffer, called=IDS),
     Call("update_priorities", {"ids": [[1], [1]], "td_error": [[1.0], [1.0]]}, {"priority": "None"}, replicas),
-    Call("update_priorities", {"ids": [1], "priority": [1.0]}, {"td_error": "None"}, buffer),
-    Call("probabilities", {"ids": [1]}, LAW, buffer),
+    Call(
+        "update_priorities",
+        {"ids": [1], "priority": [1.0]},
+        {"td_error": "None", "priority": "0 3.5"},
+        prioritized,
+        called=IDS | {"priority": "priority"},
+    ),
+    Call("probabilities", {"ids": [1]}, DISTRIBUTION, buffer),
     Call(
         "probabilities",
         {"ids": [1], "progress": 0.5},
-        {"ids": "0 -1 []", "batch_size": "None", "progress": "0"},
-        lambda: buffer(sampler=Recency()),
+        {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"},
+        lambda: warned(buffer(sampler=Recency())),
     ),
-    Call("get", {"ids": [1]}, {"ids": "0 []"}, buffer),
-    Call("as_batch", {"ids": [1]}, {"ids": "0 []"}, buffer),
+    Call("get", {"ids": [1]}, {"ids": "0 []"}, buffer, called=IDS),
+    Call("as_batch", {"ids": [1]}, {"ids": "0 []"}, buffer, called=IDS),
     Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, buffer),
     Call("part", {"replicas": [1]}, {}, replicas),
     Call(
         Priorities,
         {"capacity": 8},
-        {name: NEW[name] for name in ("num_envs", "sampler", "retention", "count_replays", "seed")},
+        {name: NEW[name] for name in OF_PRIORITIES},
     ),
     Call("add", {}, FLAGS | dict.fromkeys(("terminated", "truncated"), "None True"), priorities),
     Call("extend", {"steps": 1}, FLAGS | {"steps": "0", "where": "None"}, priorities),
-    Call("assign", {"slots": [1]}, {"slots": "0 []"}, lambda: priorities(retention=Assigned())),
+    Call("assign", {"slots": [1]}, {"slots": "0 []"}, assigned, called={"slots": "slot|ids"}),
     Call("end_episode", {}, {"where": "None True"}, priorities),
     Call("sample", {"batch_size": 2}, DRAWN, priorities),
-    Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, priorities),
-    Call("probabilities", {"ids": [1]}, LAW, priorities),
+    Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, priorities, called=IDS),
+    Call("probabilities", {"ids": [1]}, DISTRIBUTION, priorities),
     Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, priorities),
     Call(Sequence().priority, {"td_error": np.zeros((2, 80)), "mask": np.ones((2, 80), bool)}),
     Call(MixedReplay, lambda: {"buffers": (buffer(), buffer())}, {"shares": "None"}),
     Call("sample", {"batch_size": 2}, {"progress": "None 0"}, mixed),
-    Call("probabilities", {"source": [0], "ids": [1], "batch_size": 2}, {"progress": "None 0"}, mixed),
+    Call(
+        "probabilities",
+        {"source": [0], "ids": [1], "batch_size": 2},
+        {"progress": "None 0"},
+        mixed,
+        called=IDS | {"source": "source|ids"},
+    ),
     Call("update_priorities", {"batch": {"source": [0], "id": [1]}, "td_error": [1.0]}, {"priority": "None"}, mixed),
     Call(ReplayRecorder, lambda: {"env": two_envs(), "buffer": recorder().buffer}, {"reset_ended": TRUTH}),
     Call(ReplayRecorder, alone, {"reset_ended": TRUTH}),
@@ -284,20 +274,36 @@ CALLS = [
         {"replicas": "None", "extra_fields": "None {} [] 0", "transforms": "[]", "sampler": "None"},
     ),
     Call("reset", {}, {"options": "None {}", "env_ids": "None"}, recorder, theirs=("seed",)),
-    Call("step", {"actions": np.zeros(2, np.int64)}, {"env_ids": "None"}, recorder),
+    Call("step", {"actions": np.zeros(2, np.int64)}, {"env_ids": "None"}, recorder, called={"actions": "`action`"}),
     Call(
         ReplayStream,
         lambda: {"source": [{"x": 1.0}] * 9, "buffer": 8, "batch_size": 2},
-        {"source": "[] {}", "warmup": "None", "progress": "None 0", "seed": SEED},
+        {
+            "source": "[] {}",
+            "warmup": "None",
+            "progress": "None 0",
+            "seed": SEED,
+            "names": "None []",
+            "sampler": "None",
+        },
         use=list,
+        called={"source": "source"},
     ),
     Call(StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
     Call(TapeWriter),
     Call("append", {"ids": np.zeros(2, np.int64)}, {}, TapeWriter),
+    Call("append_ends", {"ids": np.zeros(1, int), "terminated": np.zeros(1, bool)}, {"terminated": TRUTH}, TapeWriter),
     Call("write", {"path": "tape"}, {"path": "text"}, tape),
     Call(as_schedule, {"value": 0.5}, {"value": NUMBERS}),
+    Call(
+        Schedules,
+        {"sampler": "x", "values": [0.5]},
+        {"sampler": "text nul", "values": "[]", "remedy": "text nul", "replicas": "None"},
+    ),
+    Call(Schedules("x", [0.5]).progress, {"progress": 0.5}, {"progress": "0 None"}),
+    Call(Schedules("x", [0.5]).at, {"progress": 0.5}, {"progress": "0 None"}),
     Call(scheduled, {"rule": float}),
-    Call("push", {"step": {"x": 1.0}}, {}, stream),
+    Call("push", {"step": {"x": 1.0}}, {}, stream, called={"step": "step|`fields`"}),
     Call("restore", lambda: {"state": stream().state()}, {}, stream),
     Call("state", {}, {"folder": "None text"}, stream),
 ]
@@ -307,7 +313,7 @@ class TestCalls:
     @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
     def test_senseless_arguments(self, call, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        assert wrongs(call) == []
+        assert wrongs(call, named=True) == []
 
 
 @pytest.mark.parametrize("value", [None, "x", 3.5, []])
@@ -320,8 +326,8 @@ BASES = {"CustomSampler", "MappedStorage", "Retention", "Sampler", "Schedule", "
 """`require` names what a replay lacks, see tests/replay/collect/test_toy_replay.py."""
 
 PROTOCOLS = {"require"} | {name for name in replay.__all__ if getattr(getattr(replay, name), "_is_protocol", False)}
-RETURNED = {"Batch", "Handle", "LawTotals", "ReplayStats", "View", "release_batch_memory"}
-"""What the library makes, and hands out; and what has no arguments."""
+RETURNED = {"Batch", "Handle", "Progress", "ReplayStats", "SamplingTotals", "View"}
+"""What the library makes, and hands out."""
 
 TYPES = {"FeedbackKind", "ReplayStreamKey", "Seed"}
 

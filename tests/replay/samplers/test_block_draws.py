@@ -1,10 +1,9 @@
-"""Blocks of prioritized draws: the joint law by enumeration, every draw by the oracle, and what a block looks like.
+"""Blocks of prioritized draws: the joint distribution by enumeration, every draw by the oracle, and their form.
 
-`test_conformance.py` has the law of one row in every state. False alarms: see `chi2.py`.
+`test_conformance.py` has the sampling probability of one row in every state. False alarms: see `chi2.py`.
 """
 
 import math
-import re
 from fractions import Fraction
 from itertools import accumulate, pairwise, product
 
@@ -15,18 +14,17 @@ from replaylab.errors import ConfigError
 from replaylab.replay import (
     AntiPrioritized,
     Blocks,
-    Dispersed,
     Field,
     Mixture,
     Permuted,
     Prioritized,
     ReLo,
     ReplayBuffer,
-    Reservoir,
     Uniform,
 )
+from tests.given import priorities_or_errors
 from tests.oracle import Stream, block_slots
-from tests.replay.laws.chi2 import assert_law
+from tests.replay.guarantees.chi2 import assert_distribution
 
 RAW = {"alpha": 1.0, "beta": 0.4}
 
@@ -38,7 +36,7 @@ def make(sampler, priority, *, steps=None, seed=3, **options):
     buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, sampler=sampler, seed=seed, **options)
     lead = () if buffer.replicas is None else (buffer.replicas,)
     ids = buffer.extend(x=np.broadcast_to(np.arange(steps), (*lead, steps)))[..., -capacity:]
-    buffer.update_priorities(ids, priority=np.broadcast_to(priority, ids.shape))
+    buffer.update_priorities(ids, **priorities_or_errors(sampler, np.broadcast_to(priority, ids.shape)))
     return buffer
 
 
@@ -54,7 +52,7 @@ def rows_of_cell(cell, mass, length):
     return chances
 
 
-def joint_law(mass, by_slot, length, blocks):
+def joint_distribution(mass, by_slot, length, blocks):
     """The chance of every batch, by enumeration over offsets, cells and rows; steps are numbered from old to new.
 
     Args:
@@ -63,7 +61,7 @@ def joint_law(mass, by_slot, length, blocks):
         length: L.
         blocks: B/L.
     """
-    law, total = {}, sum(mass)
+    distribution, total = {}, sum(mass)
     for offset in range(length):
         cells = {}
         for step in range(len(mass)):
@@ -82,33 +80,33 @@ def joint_law(mass, by_slot, length, blocks):
             of_block.append(chances)
         for parts in product(*(chances.items() for chances in of_block)):
             batch = sum((rows for rows, _ in parts), ())
-            law[batch] = law.get(batch, 0) + math.prod(chance for _, chance in parts) / length
-    return law
+            distribution[batch] = distribution.get(batch, 0) + math.prod(chance for _, chance in parts) / length
+    return distribution
 
 
-def assert_joint_law(buffer, mass, by_slot, length, blocks, batches):
+def assert_joint_distribution(buffer, mass, by_slot, length, blocks, batches):
     rows = length * blocks
-    law = joint_law(mass, by_slot, length, blocks)
-    own = [sum(chance * batch.count(i) for batch, chance in law.items()) / rows for i in range(len(mass))]
+    distribution = joint_distribution(mass, by_slot, length, blocks)
+    own = [sum(chance * batch.count(i) for batch, chance in distribution.items()) / rows for i in range(len(mass))]
     assert own == [Fraction(m, sum(mass)) for m in mass]  # every row's own chance, exactly
     oldest = int(buffer.columns["x"].min())
     drawn = np.stack([buffer.sample(rows).id for _ in range(batches)]) - oldest
     shape = (len(mass),) * rows
     expected = np.zeros(shape)
-    for batch, chance in law.items():
+    for batch, chance in distribution.items():
         expected[batch] = float(chance)
     counts = np.bincount(np.ravel_multi_index(tuple(drawn.T), shape), minlength=expected.size)
-    assert_law(counts, expected.ravel())
+    assert_distribution(counts, expected.ravel())
 
 
-class TestTheJointLaw:
+class TestTheJointDistribution:
     @pytest.mark.parametrize("steps", [7, 24])  # as stored, and with the oldest step in slot 3
     @pytest.mark.parametrize("mass", [[3, 1, 4, 1, 5, 9, 2], [1, 0, 0, 7, 0, 2, 1], [1] * 7])
     @pytest.mark.parametrize(("length", "blocks"), [(2, 1), (2, 2), (3, 1), (5, 1)])
     def test_by_enumeration(self, length, blocks, mass, steps):
         buffer = make(Prioritized(**RAW, block_length=length), mass, steps=steps)
         by_slot = sorted(range(7), key=lambda step: (steps + step) % 7)
-        assert_joint_law(buffer, mass, by_slot, length, blocks, batches=8000)
+        assert_joint_distribution(buffer, mass, by_slot, length, blocks, batches=8000)
 
     @pytest.mark.parametrize("bins", [1, 2])
     @pytest.mark.parametrize("length", [2, 3])
@@ -118,11 +116,11 @@ class TestTheJointLaw:
         mass = [round(m) for m in buffer.probabilities(np.arange(17, 24)) * sum(given)]
         assert sorted(mass) == sorted(given)
         assert mass != given
-        assert_joint_law(buffer, mass, range(7), length, 1, batches=8000)
+        assert_joint_distribution(buffer, mass, range(7), length, 1, batches=8000)
 
     def test_of_small_errors_first(self):
         buffer = make(AntiPrioritized(**RAW, block_length=2), [1 / 4, 1, 1 / 2, 1 / 8, 1, 1 / 4, 1])
-        assert_joint_law(buffer, [4, 1, 2, 8, 1, 4, 1], range(7), 2, 2, batches=8000)
+        assert_joint_distribution(buffer, [4, 1, 2, 8, 1, 4, 1], range(7), 2, 2, batches=8000)
 
 
 @pytest.mark.parametrize("length", [2, 8, 64])
@@ -168,7 +166,7 @@ class TestABlock:
             buffer = make(sampler, np.ones(37))
             batches = np.stack([buffer.sample(4, progress=0.0).id for _ in range(6000)])
             starts.append(np.bincount(batches[(np.diff(batches) == 1).all(axis=1), 0], minlength=37))
-            assert_law(starts[-1], np.append(np.full(34, 1 / 34), np.zeros(3)))
+            assert_distribution(starts[-1], np.append(np.full(34, 1 / 34), np.zeros(3)))
 
     @pytest.mark.parametrize("kind", [Prioritized, AntiPrioritized, Permuted])
     def test_lies_in_one_cell_and_all_cells_of_a_batch_share_an_offset(self, kind):
@@ -217,35 +215,3 @@ class TestRefusals:
         assert len(buffer.sample(16).id) == 16
         with pytest.raises(ConfigError, match="but got batch_size=4, block_length=8; ask for 8 rows"):
             buffer.sample(8)
-
-    def test_with_one_step_of_each_episode(self):
-        message = (
-            "`block_length` of Dispersed must be 1, for a batch takes one step of an episode and a block takes "
-            "neighbours, but got 4"
-        )
-        with pytest.raises(ConfigError, match=re.escape(message)):
-            Dispersed(block_length=4)
-
-    @pytest.mark.parametrize("value", [0, -1, 1.5])
-    def test_what_is_no_length(self, value):
-        with pytest.raises(ConfigError, match=re.escape(f"but got {value}")):
-            Permuted(block_length=value)
-
-    def test_in_a_reservoir(self):
-        for sampler in (Prioritized(block_length=2), Permuted(block_length=2)):
-            with pytest.raises(ConfigError, match="needs the order of the steps"):
-                ReplayBuffer(10, {"x": Field()}, sampler=sampler, retention=Reservoir())
-        assert len(ReplayBuffer(10, {"x": Field()}, sampler=Permuted(), retention=Reservoir())) == 0
-
-
-@pytest.mark.parametrize("kind", [Prioritized, AntiPrioritized, Permuted])
-@pytest.mark.parametrize("replicas", [None, 1, 3])
-def test_a_restored_buffer_goes_on(kind, replicas, tmp_path):
-    priority = np.random.default_rng(0).exponential(size=100)
-    buffer = make(kind(**RAW, block_length=4), priority, steps=250, replicas=replicas)
-    buffer.sample(8)
-    buffer.save(tmp_path)
-    twin = ReplayBuffer.load(tmp_path)
-    assert twin.sampler == buffer.sampler
-    for _ in range(20):
-        np.testing.assert_array_equal(buffer.sample(32).id, twin.sample(32).id)

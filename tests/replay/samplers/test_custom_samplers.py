@@ -1,166 +1,126 @@
-"""Samplers written in Python: what they see, and what they may not return."""
+"""Samplers written in Python: what they see, against a plain record of what happened, and their distributions."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError, EmptyBufferError, ShapeError
+from replaylab.errors import EmptyBufferError
 from replaylab.replay import CustomSampler, Field, Oracle, ReplayBuffer
+from tests.replay.buffers import FLAGS, Even, filled, refused
+
+SEEN = ("ids", "ages", "episodes", "steps_in_episode", "replay_counts", "feedback", "priorities")
 
 
 @dataclass(frozen=True)
-class Written(CustomSampler):
-    """Draws and states what it is told to."""
+class Spy(Even):
+    """Uniform; keeps what it saw in a list."""
 
-    chances: tuple[float, ...] | None = None
-    drawn: object = None
+    seen: list
 
-    def law(self, view, batch_size):
-        return np.full(len(view), 1.0 / len(view)) if self.chances is None else np.array(self.chances)
+    def __hash__(self):
+        return 0
 
-    def draw(self, view, batch_size, rng):
-        return super().draw(view, batch_size, rng) if self.drawn is None else self.drawn
+    def distribution(self, view, batch_size):
+        self.seen.append({name: np.array(getattr(view, name)) for name in SEEN} | {"len": len(view)})
+        return super().distribution(view, batch_size)
+
+
+@pytest.mark.parametrize("replicas", [None, 1, 3])
+@pytest.mark.parametrize("num_envs", [None, 1, 4])
+def test_a_view_shows_what_happened(replicas, num_envs):
+    R, E, C = replicas or 1, num_envs or 1, 17
+    lead = tuple(n for n in (replicas, num_envs) if n)
+    spy = Spy([])
+    fields = {"x": Field((), np.int64), **FLAGS}
+    buffer = ReplayBuffer(C, fields, num_envs=num_envs, replicas=replicas, sampler=spy, seed=0)
+    rng = np.random.default_rng(0)
+    steps = [[] for _ in range(R)]  # of each replica, every step ever stored
+    begun = [[0] * E for _ in range(R)]  # step of each environment where its episode began, as a count
+    taken = [[0] * E for _ in range(R)]
+
+    for turn in range(60):
+        terminated, truncated = rng.random((2, R, E)) < 0.15
+        where = rng.random((R, E)) < (0.7 if lead else 2)
+        flags = {"terminated": terminated, "truncated": truncated, "where": where}
+        buffer.add(x=np.zeros(lead, int), **{name: flag.reshape(lead) for name, flag in flags.items()})
+        for r, e in zip(*np.nonzero(where), strict=True):
+            episode = (e, begun[r][e])
+            steps[r].append({"episode": episode, "step": taken[r][e] - begun[r][e], "count": 0, "feedback": np.nan})
+            taken[r][e] += 1
+            if terminated[r, e] or truncated[r, e]:
+                begun[r][e] = taken[r][e]
+        if turn % 13 == 12:
+            cut = rng.random((R, E)) < 0.5
+            buffer.end_episode(cut.reshape(lead))
+            for r, e in zip(*np.nonzero(cut), strict=True):
+                begun[r][e] = taken[r][e]
+        if min(map(len, steps)) == 0:
+            continue
+
+        spy.seen.clear()
+        ids = np.reshape(buffer.sample(4).id, (R, 4))
+        for r in range(R):
+            check(spy.seen[r], steps[r][-C:], len(steps[r]))
+            for i in ids[r]:
+                steps[r][i]["count"] += 1
+        td_error = rng.normal(size=ids.shape) * (rng.random(ids.shape) < 0.8)
+        shape = (*lead[: replicas is not None], 4)
+        buffer.update_priorities(ids.reshape(shape), td_error.reshape(shape))
+        for r, k in np.ndindex(*ids.shape):
+            steps[r][ids[r, k]]["feedback"] = abs(td_error[r, k])
+
+
+def check(seen, stored, total):
+    """Compare a view with the steps it should show, oldest first."""
+    n = len(stored)
+    feedback = np.array([one["feedback"] for one in stored])
+    largest = max([0.0, *feedback[~np.isnan(feedback)]]) or 1.0
+    for name, expected in {
+        "len": n,
+        "ids": np.arange(total - n, total),
+        "ages": np.arange(n)[::-1],
+        "steps_in_episode": [one["step"] for one in stored],
+        "replay_counts": [one["count"] for one in stored],
+        "feedback": feedback,
+        "priorities": np.where(np.isnan(feedback), largest, feedback),
+    }.items():
+        np.testing.assert_array_equal(seen[name], expected, err_msg=name)
+    numbers = {}  # the same numbers for the same episodes, in whatever numbering
+    for number, one in zip(seen["episodes"].tolist(), stored, strict=True):
+        assert numbers.setdefault(one["episode"], number) == number
+    assert len(set(numbers.values())) == len(numbers)
+    for e in {episode[0] for episode in numbers}:  # which grow
+        own = [number for (env, _), number in sorted(numbers.items()) if env == e]
+        assert own == sorted(own)
 
 
 @dataclass(frozen=True)
 class Soft(CustomSampler):
-    """A law as it comes from PyTorch or JAX, in float32."""
+    """A sampling distribution as it comes from PyTorch or JAX, in float32."""
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         weights = np.exp(np.sin(view.ids)).astype(np.float32)
         return weights / weights.sum()
 
 
-def filled(sampler, capacity=4, steps=6):
-    buffer = ReplayBuffer(capacity, {"x": Field()}, sampler=sampler, seed=0)
-    buffer.extend(x=np.arange(float(steps)))
-    return buffer
+@pytest.mark.parametrize("count", [16, 50, 100, 333, 1_000, 10_000])
+def test_a_distribution_in_float32_is_drawn_from(count):
+    """Its sum is off by more than `Generator.choice` allows."""
+    buffer = filled(Soft(), count)
+    for _ in range(20):
+        batch = buffer.sample(8)
+        assert np.allclose(buffer.probabilities(batch.id, batch_size=8), batch.probability, rtol=1e-6)
+    assert abs(buffer.probabilities(np.arange(count), batch_size=8).sum() - 1.0) < 1e-12
 
 
-@dataclass(frozen=True)
-class Weighed(CustomSampler):
-    """Weighs rows with what it is told to."""
-
-    given: object = None
-
-    def law(self, view, batch_size):
-        return np.full(len(view), 1.0 / len(view))
-
-    def weights(self, view, probabilities, progress):
-        return self.given
-
-
-class TestWeights:
-    WRONG = (
-        [1.0, np.nan],
-        [1.0, np.inf],
-        [1.0, 1e300],
-        [1.0, -0.5],
-        [1.0],
-        [[1.0, 1.0]],
-        1.0,
-        None,
-        "ab",
-        [1j, 1.0],
-    )
-
-    @pytest.mark.parametrize("given", WRONG, ids=str)
-    def test_that_are_none(self, given):
-        buffer = filled(Weighed(given))
-        message = (
-            "`weights` of Weighed must return 2 weights, one a row, finite in float32 and not negative, but returned "
-        )
-        with pytest.raises(ConfigError) as caught:
-            buffer.sample(2)
-        assert str(caught.value).startswith(message)
-        assert buffer.stats().samples == 0
-
-    def test_that_are_ragged(self):
-        with pytest.raises(ShapeError, match="`weights` of Weighed must be an array, but NumPy cannot make one of it"):
-            filled(Weighed([[1.0], [1.0, 2.0]])).sample(2)
-
-    @pytest.mark.parametrize("given", [[0, 3], (True, False), np.array([0.5, 2.0], np.float32)], ids=str)
-    def test_that_are_taken(self, given):
-        batch = filled(Weighed(given)).sample(2)
-        assert batch.weight.dtype == np.float32
-        np.testing.assert_array_equal(batch.weight, np.asarray(given, np.float32))
-
-
-class TestRefusals:
-    def test_nothing_is_stored(self):
-        buffer = ReplayBuffer(4, {"x": Field()}, sampler=Written())
-        with pytest.raises(EmptyBufferError) as caught:
-            buffer.sample(2)
-        assert str(caught.value) == "the buffer is empty; add at least one step before sampling"
-
-    @pytest.mark.parametrize("chances", [(0.5, 0.5), (0.5, 0.5, 0.5, 0.5), (-1.0, 1.0, 0.5, 0.5), (np.nan,) * 4])
-    def test_a_law_that_is_none(self, chances):
-        buffer = filled(Written(chances=chances))
-        for ask in (lambda: buffer.sample(2), lambda: buffer.probabilities([5], batch_size=2)):
-            with pytest.raises(ConfigError) as caught:
-                ask()
-            said = {
-                (0.5, 0.5): "an array of shape (2,)",
-                (0.5, 0.5, 0.5, 0.5): "some that sum to 2.0; divide them by their sum",
-                (-1.0, 1.0, 0.5, 0.5): "-1.0 for the step with the id 2",
-            }
-            told = said.get(chances, "nan for the step with the id 2")
-            assert str(caught.value) == f"`law` of Written must return 4 chances that sum to 1, but returned {told}"
-
-    @pytest.mark.parametrize("count", [16, 50, 100, 333, 1_000, 10_000])
-    def test_a_law_in_float32_is_drawn_from(self, count):
-        """Its sum is off by more than `Generator.choice` allows."""
-        buffer = filled(Soft(), capacity=count, steps=count)
-        for _ in range(20):
-            batch = buffer.sample(8)
-            assert np.allclose(buffer.probabilities(batch.id, batch_size=8), batch.probability, rtol=1e-6)
-        assert abs(buffer.probabilities(np.arange(count), batch_size=8).sum() - 1.0) < 1e-12
-
-    @pytest.mark.parametrize("drawn", [[1, 5], [5, 6], [-1], [[5, 4]]])
-    def test_ids_that_are_not_stored(self, drawn):
-        with pytest.raises(ConfigError) as caught:
-            filled(Written(drawn=drawn)).sample(2)
-        assert str(caught.value).startswith("`draw` of Written must return the ids of stored steps, int64 (B,), but")
-        assert str(caught.value).endswith("; take them from view.ids")
-
-    def test_more_different_steps_than_there_are(self):
-        buffer = filled(Oracle(lambda ids: ids))
-        assert sorted(buffer.sample(4).id) == [2, 3, 4, 5]
-        with pytest.raises(EmptyBufferError) as caught:
-            buffer.sample(5)
-        assert str(caught.value) == (
-            "Oracle gives `batch_size` different steps, but batch_size=5 and only 4 steps are stored; ask for fewer, "
-            "or add more steps first"
-        )
+def test_more_different_steps_than_there_are():
+    buffer = filled(Oracle(lambda ids: ids), 4, 6)
+    assert sorted(buffer.sample(4).id) == [2, 3, 4, 5]
+    refused(EmptyBufferError, "batch_size=5 and only 4 steps are stored", lambda: buffer.sample(5))
 
 
 def test_dropped_steps_have_no_chance():
-    buffer = filled(Written())
+    buffer = filled(Even(), 4, 6)
     assert buffer.probabilities([0, 1, 2, 5], batch_size=2).tolist() == [0.0, 0.0, 0.25, 0.25]
     assert buffer.probabilities([0, 1], batch_size=2).tolist() == [0.0, 0.0]  # none of them is stored
-
-
-def test_what_a_view_holds():
-    seen = {}
-
-    class Looking(Written):
-        def law(self, view, batch_size):
-            names = ("ids", "ages", "episodes", "steps_in_episode", "replay_counts", "feedback", "priorities")
-            seen.update({name: getattr(view, name).tolist() for name in names})
-            return super().law(view, batch_size)
-
-    fields = {"x": Field(), "terminated": Field((), bool)}
-    buffer = ReplayBuffer(4, fields, sampler=Looking(drawn=np.array([3, 3, 5])), seed=0)
-    buffer.extend(x=np.zeros(6), terminated=np.arange(6) == 3)
-    assert buffer.sample(3).id.tolist() == [3, 3, 5]
-    assert seen["priorities"] == [1.0, 1.0, 1.0, 1.0]  # where no feedback came at all
-    buffer.update_priorities([0, 3, 4], [9.0, -2.0, 0.5])  # step 0 is gone
-    buffer.sample(3)
-    assert seen["ids"] == [2, 3, 4, 5]
-    assert seen["ages"] == [3, 2, 1, 0]
-    assert seen["episodes"] == [0, 0, 1, 1]
-    assert seen["steps_in_episode"] == [2, 3, 0, 1]
-    assert seen["replay_counts"] == [0, 2, 0, 1]
-    np.testing.assert_array_equal(seen["feedback"], [np.nan, 2.0, 0.5, np.nan])
-    assert seen["priorities"] == [2.0, 2.0, 0.5, 2.0]  # the largest, where none came

@@ -5,22 +5,18 @@ from itertools import product
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError, PriorityError, ShapeError
-from replaylab.replay import Field, LaBER, Mixture, NStep, Oracle, ReplayBuffer, Sequence, Uniform
+from replaylab.errors import ConfigError
+from replaylab.replay import Field, LaBER, NStep, Oracle, ReplayBuffer, Sequence
 from replaylab.replay.data.batch import Batch
-from replaylab.replay.samplers.laber import Rescorer
-from tests.replay.laws.chi2 import assert_law
+from tests.replay.buffers import filled
+from tests.replay.guarantees.chi2 import assert_distribution
 
 SCORES = np.array([0.5, 0.0, 3.0, 1.0, 0.25])
 VALUES = np.array([7.0, 0.0, -20.0, 11.0, 5.0])
 
 
-def make(score, m=4, steps=5, capacity=5, replicas=None, seed=0, **options):
-    fields = {"x": Field((), np.int64)}
-    buffer = ReplayBuffer(capacity, fields, sampler=LaBER(score, m), replicas=replicas, seed=seed, **options)
-    lead = () if replicas is None else (replicas,)
-    buffer.extend(x=np.broadcast_to(np.arange(steps), (*lead, steps)))
-    return buffer
+def make(score, m=4, capacity=5, **options):
+    return filled(LaBER(score, m), capacity, **options)
 
 
 class Scripted:
@@ -35,8 +31,9 @@ class Scripted:
 
 def kept(pool_ids, uniform, scores=SCORES):
     """What is kept of this pool for these uniform numbers."""
-    core = ReplayBuffer(1, {"x": Field()})._core
-    rescorer = Rescorer(core, LaBER(lambda pool: scores[pool.id]), [Scripted(uniform)])
+    buffer = ReplayBuffer(1, {"x": Field()}, sampler=LaBER(lambda pool: scores[pool.id]))
+    rescorer = buffer._parts.engine
+    rescorer._generators = [Scripted(uniform)]
     return rescorer.keep(Batch({"id": np.asarray(pool_ids), "weight": None, "probability": None}), len(uniform))
 
 
@@ -69,7 +66,7 @@ class TestExpectation:
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])
-def test_rows_follow_the_law_given_their_pool(replicas):
+def test_rows_follow_the_distribution_given_their_pool(replicas):
     pools = []
 
     def score(pool):
@@ -77,7 +74,7 @@ def test_rows_follow_the_law_given_their_pool(replicas):
         return SCORES[pool.id]
 
     buffer = make(score, m=3, replicas=replicas)
-    counts, law = np.zeros((replicas or 1, 5)), np.zeros((replicas or 1, 5))
+    counts, distribution = np.zeros((replicas or 1, 5)), np.zeros((replicas or 1, 5))
     for _ in range(3000):
         batch = buffer.sample(4)
         ids, pool = (np.reshape(each, (replicas or 1, -1)) for each in (batch.id, pools[-1]))
@@ -85,9 +82,9 @@ def test_rows_follow_the_law_given_their_pool(replicas):
         for r in range(replicas or 1):
             scores = SCORES[pool[r]] if SCORES[pool[r]].any() else np.ones(12)
             counts[r] += np.bincount(ids[r], minlength=5)
-            law[r] += np.bincount(pool[r], scores / scores.sum(), minlength=5)
+            distribution[r] += np.bincount(pool[r], scores / scores.sum(), minlength=5)
     for r in range(replicas or 1):
-        assert_law(counts[r].astype(int), law[r] / law[r].sum())
+        assert_distribution(counts[r].astype(int), distribution[r] / distribution[r].sum())
 
 
 class TestTheBatch:
@@ -155,54 +152,22 @@ class TestTheScoreFunction:
         for _ in range(5):
             np.testing.assert_array_equal(together.sample(8).id, [one.sample(8).id for one in alone])
 
-    def test_a_wrong_shape(self):
-        with pytest.raises(ShapeError) as caught:
-            make(lambda pool: np.ones(3)).sample(2)
-        assert str(caught.value) == (
-            "`score` of LaBER must return one score for each row of the pool, shape (8,), but returned shape (3,)"
-        )
-
-    @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
-    def test_a_wrong_value(self, value):
-        with pytest.raises(PriorityError) as caught:
-            make(lambda pool: np.full(len(pool.id), value)).sample(2)
-        assert str(caught.value) == f"`score` of LaBER must be finite and not negative, but returned {value}"
-
-
-def test_a_restored_buffer_goes_on(tmp_path):
-    buffer = make(lambda pool: pool.x + 1.0, steps=40, capacity=50)
-    buffer.sample(4)
-    buffer.save(tmp_path)
-    twin = ReplayBuffer.load(tmp_path, sampler=buffer.sampler)
-    for _ in range(20):
-        np.testing.assert_array_equal(buffer.sample(4).id, twin.sample(4).id)
-
 
 class TestRefusals:
-    def test_the_law(self):
+    def test_the_distribution(self):
         buffer = make(lambda pool: pool.x + 1.0)
-        assert not buffer.sampler.has_law
+        assert not buffer.sampler.has_closed_form
         with pytest.raises(ConfigError) as caught:
             buffer.probabilities([0])
         assert str(caught.value) == (
-            "LaBER has no exact law of one row: a row's probability depends on its whole pool; "
+            "LaBER has no closed form of its sampling probability: a row's probability depends on its whole pool; "
             "batch.probability is the one given the pool"
         )
-
-    def test_options(self):
-        with pytest.raises(ConfigError, match="`m` of LaBER must be at least 1, but got 0"):
-            LaBER(len, m=0)
-        with pytest.raises(ConfigError, match="`score` of LaBER must be a function of a Batch, but got 3"):
-            LaBER(3)
 
     def test_out(self):
         buffer = make(lambda pool: pool.x + 1.0)
         with pytest.raises(ConfigError, match="`out` is not taken with a sampler written in Python; leave it out"):
             buffer.sample(4, out=buffer.sample(4))
-
-    def test_in_a_mixture(self):
-        with pytest.raises(ConfigError, match="with an exact law, none of them a Mixture or written in Python"):
-            Mixture((Uniform(), LaBER(len)))
 
 
 @pytest.mark.parametrize("replicas", [None, 2])

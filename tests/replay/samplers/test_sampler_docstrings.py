@@ -9,7 +9,7 @@ import pytest
 from replaylab.replay import Combined, CustomSampler, Linear, Prioritized, Sampler
 from replaylab.replay.data import schedules
 from replaylab.replay.samplers.custom.sampler import TopScores
-from tests.replay.laws.test_conformance import kinds
+from tests.replay.guarantees.test_conformance import kinds
 
 SAMPLERS = sorted(kinds() - {CustomSampler, TopScores}, key=lambda kind: kind.__name__)
 KNOWN = {name: getattr(schedules, name) for name in ("Constant", "Exponential", "Linear")}
@@ -38,9 +38,10 @@ def own_defaults(kind):
 @pytest.mark.parametrize("kind", SAMPLERS, ids=lambda kind: kind.__name__)
 class TestDocstrings:
     def test_formula(self, kind):
-        law = re.search(r"Law\b[^:]*: (.+?) Source: ", " ".join(kind.__doc__.split()))
-        assert law, "no law is stated"
-        assert re.search(r"P\(\w+\) (=|∝|is) ", law[1])
+        words = " ".join(kind.__doc__.split())
+        distribution = re.search(r"(?:[Dd]istribution|[Pp]robability)\b[^:]*: (.+?) Source: ", words)
+        assert distribution, "no closed form is stated"
+        assert re.search(r"P\(\w+\) (=|∝|is) ", distribution[1])
 
     def test_source(self, kind):
         source = re.search(r"Source: (\S.*?)[.;:]?(?:$|\n\n| \()", " ".join(inspect.cleandoc(kind.__doc__).split()))
@@ -54,14 +55,14 @@ class TestDocstrings:
             words = " ".join(kind.__doc__.split())
             assert f"attributes and defaults: those of `{kind.__mro__[1].__name__}`" in words
 
-    def test_a_reason_is_given_where_there_is_no_law(self, kind):
+    def test_a_reason_is_given_where_there_is_no_distribution(self, kind):
         assert issubclass(kind, Sampler)
-        if isinstance(kind.no_law, str):
-            assert kind.no_law == "" or len(kind.no_law.split()) > 5
+        if isinstance(kind.no_closed_form, str):
+            assert kind.no_closed_form == "" or len(kind.no_closed_form.split()) > 5
 
 
 def test_the_reader_can_fail():
-    assert stated_defaults(Combined) == {"mode": "plus"}
+    assert stated_defaults(Combined) == {"mode": "plus", "distinct": False}
     assert stated_defaults(Prioritized)["beta"] == Linear(0.4, 1.0)
     assert stated_defaults(Prioritized)["epsilon"] == 1e-6
 

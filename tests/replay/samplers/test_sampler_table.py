@@ -5,7 +5,7 @@ import pytest
 from replaylab import _core
 from replaylab.errors import ConfigError
 from replaylab.replay import Combined, Mixture, Prioritized, Uniform
-from tests.replay.laws.test_conformance import IN_BLOCKS, ONCE, SAMPLERS
+from tests.replay.guarantees.test_conformance import IN_BLOCKS, ONCE, SAMPLERS
 
 IN_CORE = [sampler for sampler in [*SAMPLERS, *IN_BLOCKS, *ONCE] if sampler.in_core]
 

@@ -36,7 +36,8 @@ from replaylab.replay import (
     SlidingWindow,
     Uniform,
 )
-from tests.replay.laws.chi2 import assert_law
+from tests.given import priorities_or_errors
+from tests.replay.guarantees.chi2 import assert_distribution
 
 FIELDS = {"x": Field((), np.int64), "terminated": Field((), bool), "truncated": Field((), bool)}
 STRIDE = 3
@@ -91,7 +92,8 @@ class Truth:
         ids = np.array([blocks[i][-1] for i in rng.permutation(len(blocks))[: len(blocks) // 2 + 1]])
         values = rng.exponential(size=len(ids)) * (rng.random(len(ids)) > 0.2)
         shape = (*self.lead, len(ids))
-        self.buffer.update_priorities(np.broadcast_to(ids, shape), priority=np.broadcast_to(values, shape))
+        fed = priorities_or_errors(self.buffer.sampler, np.broadcast_to(values, shape))
+        self.buffer.update_priorities(np.broadcast_to(ids, shape), **fed)
 
 
 WEIGHING = [
@@ -110,9 +112,9 @@ class TestWeights:
         for _ in range(30):
             truth.add(int(rng.integers(1, 9)))
             blocks = truth.blocks
-            law = truth.buffer._core.probabilities(np.array([b[0] for b in blocks]), 4, [0.7])
-            np.testing.assert_allclose(law.sum(), 1.0, rtol=1e-9)
-            raw = {b[0]: (len(blocks) * p) ** -0.7 for b, p in zip(blocks, law, strict=True) if p > 0}
+            distribution = truth.buffer._parts.core.probabilities(np.array([b[0] for b in blocks]), 4, [0.7])
+            np.testing.assert_allclose(distribution.sum(), 1.0, rtol=1e-9)
+            raw = {b[0]: (len(blocks) * p) ** -0.7 for b, p in zip(blocks, distribution, strict=True) if p > 0}
             batch = truth.buffer.sample(4)
             drawn = np.array([raw[id_] for id_ in batch.id.tolist()])
             largest = {"buffer": max(raw.values()), "batch": drawn.max(), "none": 1.0}[sampler.normalize]
@@ -137,10 +139,10 @@ class TestWeights:
         truth.add(90)
         truth.update(np.random.default_rng(0))
         heads = np.array([block[0] for block in truth.blocks])
-        law = truth.buffer.probabilities(heads)
+        distribution = truth.buffer.probabilities(heads)
         weight = dict(zip((batch := truth.buffer.sample(4000)).id.tolist(), batch.weight.tolist(), strict=True))
-        sums = sum(p * weight[h] for h, p in zip(heads.tolist(), law, strict=True) if p > 0)
-        assert sums == pytest.approx((law > 0).sum() / len(heads), rel=1e-5)
+        sums = sum(p * weight[h] for h, p in zip(heads.tolist(), distribution, strict=True) if p > 0)
+        assert sums == pytest.approx((distribution > 0).sum() / len(heads), rel=1e-5)
 
     def test_a_loaded_buffer_weighs_as_the_saved_one(self, tmp_path):
         for sampler in (Prioritized(beta=0.7), RankBased(beta=0.7), Permuted(beta=0.7)):
@@ -161,7 +163,7 @@ class TestWeights:
 
         @dataclass(frozen=True)
         class Weighing(CustomSampler):
-            def law(self, view, batch_size):
+            def distribution(self, view, batch_size):
                 wanted = view.ids + 1.0
                 return wanted / wanted.sum()
 
@@ -196,13 +198,13 @@ class TestNoRowComesTwice:
             most = len(truth.blocks) if not isinstance(sampler, (ShuffledEpochs, ReverseSweep)) else 2
             n = max(1, min(4, most, len(truth.blocks) // 3))
             heads = [block[0] for block in truth.blocks]
-            law = truth.buffer.probabilities(np.array(heads), batch_size=n)
-            np.testing.assert_allclose(law.sum(), 1.0, rtol=1e-12)
+            distribution = truth.buffer.probabilities(np.array(heads), batch_size=n)
+            np.testing.assert_allclose(distribution.sum(), 1.0, rtol=1e-12)
             batch = truth.buffer.sample(n)
             again = isinstance(sampler, (ShuffledEpochs, ReverseSweep))  # an epoch may end within the batch
             assert again or len(set(batch.id.tolist())) == n
             assert set(batch.id.tolist()) <= set(heads)
-            chances = dict(zip(heads, law.tolist(), strict=True))
+            chances = dict(zip(heads, distribution.tolist(), strict=True))
             np.testing.assert_allclose(batch.probability, [chances[i] for i in batch.id.tolist()], rtol=1e-12)
 
     @pytest.mark.parametrize("sampler", [Uniform(replace=False), SlidingWindow(), Greedy(), Oracle(lambda ids: ids)])
@@ -222,10 +224,10 @@ class TestNoRowComesTwice:
         np.testing.assert_allclose(truth.buffer.probabilities(np.arange(8)), [0.25, 0, 0, 0.25, 0.25, 0, 0, 0.25])
         orders = {order: i for i, order in enumerate(permutations(heads, 3))}
         counts = Counter(orders[tuple(truth.buffer.sample(3).id.tolist())] for _ in range(4000))
-        assert_law(np.array([counts[i] for i in range(24)]), np.full(24, 1 / 24))
+        assert_distribution(np.array([counts[i] for i in range(24)]), np.full(24, 1 / 24))
 
     def blocks_of(self, buffer):
-        rows = buffer._core.blocks(np.arange(8), False).tolist()
+        rows = buffer._parts.core.blocks(np.arange(8), False).tolist()
         return [row for i, row in enumerate(rows) if row[0] == i]
 
     @pytest.mark.parametrize("num_envs", [None, 3])
@@ -238,9 +240,9 @@ class TestNoRowComesTwice:
             while due:
                 n = min(len(due), int(rng.integers(1, 4)))
                 blocks = {block[0]: block for block in truth.blocks}
-                law = truth.buffer.probabilities(np.array(list(blocks)), batch_size=n)
-                np.testing.assert_allclose(law[law > 0], 1 / len(due), rtol=1e-12)
-                assert (law > 0).sum() == len(due)
+                distribution = truth.buffer.probabilities(np.array(list(blocks)), batch_size=n)
+                np.testing.assert_allclose(distribution[distribution > 0], 1 / len(due), rtol=1e-12)
+                assert (distribution > 0).sum() == len(due)
                 for id_ in truth.buffer.sample(n).id.tolist():
                     (newest,) = [last for last in due if last in blocks[id_]]
                     del due[newest]
@@ -256,9 +258,9 @@ class TestNoRowComesTwice:
         there = len(truth.blocks)
         truth.buffer.sample(there - left)
         heads = np.array([block[0] for block in truth.blocks])
-        law = truth.buffer.probabilities(heads, batch_size=left + 3)
-        np.testing.assert_allclose(np.sort(law)[:-left], 3 / there / (left + 3), rtol=1e-12)
-        np.testing.assert_allclose(np.sort(law)[-left:], (1 + 3 / there) / (left + 3), rtol=1e-12)
+        distribution = truth.buffer.probabilities(heads, batch_size=left + 3)
+        np.testing.assert_allclose(np.sort(distribution)[:-left], 3 / there / (left + 3), rtol=1e-12)
+        np.testing.assert_allclose(np.sort(distribution)[-left:], (1 + 3 / there) / (left + 3), rtol=1e-12)
         last = truth.buffer.sample(left + 3).id.tolist()
         rest = truth.buffer.sample(there - 3).id.tolist()
         assert sorted(last[left:] + rest) == sorted(heads.tolist())
@@ -314,19 +316,19 @@ class TestOneDrawIsOneRow:
 
     def test_a_queue_is_refused(self):
         for sampler in (Queue(), Mixture((Uniform(), Queue()))):
-            with pytest.raises(ConfigError, match="draws every step once, but a sequence may still grow"):
+            with pytest.raises(ConfigError, match="draws single steps, each once"):
                 Truth(sampler)
 
-    def test_a_sampler_without_a_law_draws_sequences(self):
+    def test_a_sampler_without_a_distribution_draws_sequences(self):
         @dataclass(frozen=True)
-        class Lawless(CustomSampler):
-            no_law = "nobody worked it out"
+        class WithoutClosedForm(CustomSampler):
+            no_closed_form = "nobody worked it out"
 
             def draw(self, view, batch_size, rng):
                 assert view.blocks.shape == view.ids.shape
                 return view.ids[:batch_size]
 
-        truth = Truth(Lawless())
+        truth = Truth(WithoutClosedForm())
         truth.add(20)
         batch = truth.buffer.sample(3)
         assert np.isnan(batch.probability).all()
@@ -340,7 +342,7 @@ class TestOneDrawIsOneRow:
 
         @dataclass(frozen=True)
         class Looking(CustomSampler):
-            def law(self, view, batch_size):
+            def distribution(self, view, batch_size):
                 views.append((view.ids, view.blocks))
                 return np.full(len(view), 1.0 / len(view))
 

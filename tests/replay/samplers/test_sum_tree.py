@@ -1,34 +1,30 @@
-"""Law 5 at its edges: the sum tree alone, asked for targets that no seed would draw in a lifetime.
+"""Guarantee 5 at its edges: the sum tree alone, asked for targets that no seed would draw in a lifetime.
 
 The tree is compiled by itself, so these tests need the sources and a C++ compiler; they are left out without.
 """
 
 import ctypes
 import math
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-CORE = Path(__file__).parents[3] / "cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+from tests.replay.compiled import NEEDS_COMPILER, compiled
+
 CAPACITIES = [1, 2, 15, 16, 17, 127, 128, 129, 1000, 2049, 16385, 131073]
 
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or not CORE.is_dir(), reason="needs the core's sources and a C++ compiler"
-)
+pytestmark = NEEDS_COMPILER
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
+def library():
     """The compiled tree."""
-    path = tmp_path_factory.mktemp("sum_tree") / "probe.so"
-    sources = [Path(__file__).with_name("sum_tree_probe.cpp"), CORE / "indexes/sum_tree.cpp"]
-    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-w", f"-I{CORE}"]
-    subprocess.run([*COMPILER.split(), *flags, *map(str, sources), "-o", str(path)], check=True)
+    path = compiled(
+        Path(__file__).with_name("sum_tree_probe.cpp"),
+        ["indexes/sum_tree.cpp"],
+        *("-O2", "-ffp-contract=off", "-shared", "-fPIC"),
+    )
     probe = ctypes.CDLL(str(path))
     probe.tree_new.restype = ctypes.c_void_p
     probe.tree_new.argtypes = [ctypes.c_int64]

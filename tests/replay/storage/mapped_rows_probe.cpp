@@ -194,7 +194,7 @@ int main(int argc, char** argv) {
             broken("a promised step is lost", promised);
         numbers[who] = static_cast<std::uint64_t>(shared->added[who]);
         check(rows, capacity, false);
-        // The others go on.
+        // The others continue.
         for (int other = by_themselves ? kWriters : 0; other < kWriters; ++other) {
             const double patience = now() + 10.0;
             const std::int64_t before = shared->added[other];

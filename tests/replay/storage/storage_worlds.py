@@ -1,21 +1,22 @@
 """What the tests of rows outside the process have in common."""
 
 import sys
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from replaylab.replay import Field
+from tests.replay.buffers import transition
 
 NEEDS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="rows outside the process need Linux")
 
-FIELDS = {
-    "obs": Field((2,), np.uint8),
-    "reward": Field(),
-    "next_obs": Field((2,), np.uint8),
-    "terminated": Field((), bool),
-    "truncated": Field((), bool),
-}
+FIELDS = transition(Field((2,), np.uint8))
+
+
+def small_headroom(steps):
+    """Give files that are made meanwhile room for no more steps while a batch is read."""
+    return patch("replaylab.replay.storage.storage.headroom", lambda capacity, writers: steps)
 
 
 def step(rng, lead=()):
@@ -48,7 +49,7 @@ def drive(buffers, turns, seed=0, lead=()):
         assert_same(*map(dict, batches))
         feedback = rng.standard_normal(batches[0].id.shape)
         assert len({buffer.update_priorities(batches[0].id, feedback) for buffer in buffers}) == 1
-        if buffers[0].sampler.has_law:
-            laws = [buffer.probabilities(ids[0], batch_size=4, progress=0.3) for buffer in buffers]
-            np.testing.assert_array_equal(*laws)
+        if buffers[0].sampler.has_closed_form:
+            distributions = [buffer.probabilities(ids[0], batch_size=4, progress=0.3) for buffer in buffers]
+            np.testing.assert_array_equal(*distributions)
         assert len({len(buffer) for buffer in buffers}) == 1

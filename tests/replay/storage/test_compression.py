@@ -3,8 +3,6 @@
 import ctypes
 import itertools
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,27 +11,16 @@ import pytest
 
 from replaylab.errors import FieldError, OverSizeError, SnapshotError
 from replaylab.replay import Field, FrameStack, Hindsight, NStep, Prioritized, ReplayBuffer, Reservoir, Sequence
+from tests.replay.compiled import NEEDS_COMPILER, compiled
 
-CORE = Path(__file__).parents[3] / "cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-SOURCES = [Path(__file__).with_name("packed_log_probe.cpp"), CORE / "storage/lz4.cpp", CORE / "storage/packed_log.cpp"]
-
-needs_compiler = pytest.mark.skipif(
-    COMPILER is None or not CORE.is_dir(), reason="needs the core's sources and a C++ compiler"
-)
-
-
-def compile_probe(target, *flags):
-    command = [*COMPILER.split(), "-std=c++17", "-w", f"-I{CORE}", *flags, *map(str, SOURCES), "-o", str(target)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+PROBE = Path(__file__).with_name("packed_log_probe.cpp")
+SOURCES = ("storage/lz4.cpp", "storage/packed_log.cpp")
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory):
+def probe():
     """The compiled codec and log."""
-    path = tmp_path_factory.mktemp("packed_log") / "probe.so"
-    compiled = compile_probe(path, "-O2", "-shared", "-fPIC")
-    assert compiled.returncode == 0, compiled.stderr
+    path = compiled(PROBE, SOURCES, "-O2", "-shared", "-fPIC")
     library = ctypes.CDLL(str(path))
     for name in ("lz4_compress", "log_sparse", "log_segment_of", "log_nbytes", "log_living", "log_segment_bytes"):
         getattr(library, name).restype = ctypes.c_int64
@@ -111,7 +98,7 @@ def screens(n, seed=0, noise=0):
 # --- the codec
 
 
-@needs_compiler
+@NEEDS_COMPILER
 def test_codec_gives_back_what_it_was_given(probe):
     for data in map(bytes, some_data()):
         block = lz4_pack(probe, data)
@@ -124,7 +111,7 @@ def test_codec_gives_back_what_it_was_given(probe):
         assert lz4_pack(probe, data, len(block) - 1) == b""
 
 
-@needs_compiler
+@NEEDS_COMPILER
 def test_codec_and_the_lz4_library_read_each_other(probe):
     lz4 = pytest.importorskip("lz4.block")
     for data in map(bytes, some_data()):
@@ -134,7 +121,7 @@ def test_codec_and_the_lz4_library_read_each_other(probe):
             assert lz4_unpack(probe, block, len(data)) == data
 
 
-@needs_compiler
+@NEEDS_COMPILER
 def test_codec_packs_about_as_well_as_the_lz4_library(probe):
     lz4 = pytest.importorskip("lz4.block")
     frames = [frame.tobytes() for frame in screens(120)]
@@ -142,11 +129,12 @@ def test_codec_packs_about_as_well_as_the_lz4_library(probe):
     assert ours <= 1.02 * sum(len(lz4.compress(frame, store_size=False)) for frame in frames)
 
 
-@needs_compiler
-def test_damaged_bytes_touch_nothing_outside(tmp_path):
-    program = tmp_path / "fuzz"
-    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DPROBE_FUZZ"]
-    if compile_probe(program, *flags).returncode != 0:
+@NEEDS_COMPILER
+def test_damaged_bytes_touch_nothing_outside():
+    flags = ["-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DPROBE_FUZZ"]
+    try:
+        program = compiled(PROBE, SOURCES, *flags)
+    except subprocess.CalledProcessError:
         pytest.skip("this compiler has no sanitizers")
     ran = subprocess.run([str(program), "5", "400"], check=False, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
@@ -155,7 +143,7 @@ def test_damaged_bytes_touch_nothing_outside(tmp_path):
 # --- the log
 
 
-@needs_compiler
+@NEEDS_COMPILER
 @pytest.mark.parametrize("noise", [0, 2, 256])
 def test_log_first_in_first_out_holds_little_more_than_its_values(probe, noise):
     frames = [frame.tobytes() for frame in screens(4000, noise=noise)]
@@ -172,7 +160,7 @@ def test_log_first_in_first_out_holds_little_more_than_its_values(probe, noise):
         assert log.value(refs[i]) == frames[i]
 
 
-@needs_compiler
+@NEEDS_COMPILER
 def test_log_packs_differences_to_a_key(probe):
     frames = [frame.tobytes() for frame in screens(60)]
     log = Log(probe, 7056, 1000)
@@ -181,7 +169,7 @@ def test_log_packs_differences_to_a_key(probe):
     assert log.living() < 0.5 * sum(len(lz4_pack(probe, frame)) for frame in frames)
 
 
-@needs_compiler
+@NEEDS_COMPILER
 def test_log_of_noise_costs_four_bytes_a_value(probe):
     log, rng = Log(probe, 7056, 1000), np.random.default_rng(0)
     for _ in range(100):
@@ -189,7 +177,7 @@ def test_log_of_noise_costs_four_bytes_a_value(probe):
     assert log.living() == 100 * (7056 + 4)
 
 
-@needs_compiler
+@NEEDS_COMPILER
 def test_log_let_go_of_at_random_names_a_sparse_segment(probe):
     frames = [frame.tobytes() for frame in screens(3000)]
     log, rng = Log(probe, 7056, 300), np.random.default_rng(0)
@@ -229,7 +217,7 @@ def make(compressed, capacity=40, obs=None, **options):
 
 
 def fill(buffer, steps, frames, seed=0):
-    """Steps of every environment: mostly one frame after another, episodes of all lengths, now and then anew."""
+    """Steps of every environment: mostly one frame after another, episodes of all lengths, now and then again."""
     rng = np.random.default_rng(seed)
     lead = tuple(n for n in (buffer.replicas, buffer.num_envs) if n is not None)
     at = rng.integers(0, len(frames) - 1, lead)
@@ -244,12 +232,12 @@ def fill(buffer, steps, frames, seed=0):
             truncated=np.zeros(lead, bool),
             where=where,
         )
-        anew = ends | (rng.random(lead) < 0.05)
-        at = np.where(anew, rng.integers(0, len(frames) - 1, lead), (at + 1) % (len(frames) - 1))
+        again = ends | (rng.random(lead) < 0.05)
+        at = np.where(again, rng.integers(0, len(frames) - 1, lead), (at + 1) % (len(frames) - 1))
 
 
 def assert_alike(one, two, draws=5):
-    if min(one._core.counts()[0]) == 0:
+    if min(one._parts.core.counts()[0]) == 0:
         return
     for _ in range(draws):
         a, b = one.sample(16, progress=0.5), two.sample(16, progress=0.5)
@@ -398,7 +386,7 @@ def test_a_restored_buffer_goes_on_alike(name, tmp_path):
     buffer = make(True, 200, num_envs=2, **COMBINATIONS[name])
     fill(buffer, 260, frames)
     buffer.save(tmp_path)
-    loaded = ReplayBuffer.load(tmp_path)
+    loaded = ReplayBuffer.load(tmp_path, continue_episodes=True)
     assert loaded.fields["obs"].compressed
     for turn in range(20):
         assert_alike(buffer, loaded, 1)
@@ -416,13 +404,13 @@ def test_save_writes_only_segments_that_changed(tmp_path):
     after = {file.name for file in tmp_path.glob("packed-*")}
     assert len(before) > 4
     assert len(before - after) <= 2  # the open segments of obs and next_obs
-    listed = {one["file"] for one in json.loads((tmp_path / "manifest.json").read_text())["packed"]}
-    assert after == listed
+    listed = {one["file"] for one in json.loads((tmp_path / "manifest.json").read_text())["files"].values()}
+    assert after == {name for name in listed if name.startswith("packed")}
     assert_alike(buffer, ReplayBuffer.load(tmp_path))
 
 
 def test_save_after_values_moved_writes_every_row(tmp_path):
-    """Rows hold references, which change when a sparse segment's values are put anew."""
+    """Rows hold references, which change when a sparse segment's values are put again."""
     rng = np.random.default_rng(0)
     buffer = ReplayBuffer(100, {"x": Field((1000,), np.uint8, compressed=True)}, retention=Reservoir(), seed=0)
     for _ in range(20):
@@ -455,13 +443,13 @@ def test_a_forged_snapshot_is_refused_and_never_read_out_of_bounds(tmp_path):
     for _ in range(100):
         loaded = make(True)
         fill(loaded, 30, screens(50))
-        rows = loaded._core.bytes(0)
+        rows = loaded._parts.core.bytes(0)
         references = rows[:30].view(np.uint64)
         references[rng.integers(30), rng.integers(2)] = rng.integers(0, 2**63, dtype=np.uint64) >> np.uint64(
             rng.integers(0, 60)
         )
         try:
-            loaded._core.settle()
+            loaded._parts.core.settle()
             loaded.get(np.arange(30))
         except SnapshotError:
             pass

@@ -22,8 +22,8 @@ from replaylab.replay import (
     Sequence,
     Uniform,
 )
-from tests.replay.laws.chi2 import ALARM, p_value
-from tests.replay.laws.test_conformance import SAMPLERS
+from tests.replay.guarantees.chi2 import ALARM, p_value
+from tests.replay.guarantees.test_conformance import SAMPLERS
 from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, drive, step
 
 pytestmark = NEEDS_LINUX
@@ -134,11 +134,13 @@ class TestOtherBuffers:
                 one.add(**step(rng, (2,)))
             for buffer in (one, two):
                 batch = buffer.sample(4, progress=0.5)
-                assert set(batch.id) <= set(range(buffer._core.counts()[1][0] - 20, buffer._core.counts()[1][0]))
+                assert set(batch.id) <= set(
+                    range(buffer._parts.core.counts()[1][0] - 20, buffer._parts.core.counts()[1][0])
+                )
                 stored = buffer.get(batch.id)
                 np.testing.assert_array_equal(batch.obs[:, -1], stored["obs"])
-                every = np.arange(buffer._core.counts()[1][0])[-20:]
-                if sampler.has_law:
+                every = np.arange(buffer._parts.core.counts()[1][0])[-20:]
+                if sampler.has_closed_form:
                     assert buffer.probabilities(every, batch_size=4, progress=0.5).sum() == pytest.approx(1.0)
                 buffer.update_priorities(batch.id, rng.standard_normal(batch.id.shape))
 
@@ -150,7 +152,7 @@ class TestOtherBuffers:
             one.add(**plain, reward=1.0)
             two.add(**{**plain, "terminated": k == 1}, reward=100.0)
         for buffer in (one, two):
-            steps = buffer._core.gather(np.arange(8), True)
+            steps = buffer._parts.core.gather(np.arange(8), True)
             assert steps["reward"].tolist() == [4, 200, 3, 100, 2, 200, 1, 100]
 
     def test_a_new_process_begins_new_episodes(self, storage):
@@ -163,7 +165,7 @@ class TestOtherBuffers:
         two = ReplayBuffer(50, FIELDS, **options, storage=storage())
         two.add(**plain)
         two.add(**plain)
-        assert two._core.gather(np.arange(3), True)["n_steps"].tolist() == [1, 2, 1]
+        assert two._parts.core.gather(np.arange(3), True)["n_steps"].tolist() == [1, 2, 1]
 
     def test_as_many_writers_as_declared(self, storage):
         buffers = [ReplayBuffer(50, {"x": Field()}, storage=storage(writers=2)) for _ in range(3)]
@@ -178,7 +180,7 @@ class TestOtherBuffers:
 
 
 class TestTheFile:
-    """Its format is open: NumPy alone reads it, as docs/guides/storage.md says."""
+    """Its format is open: NumPy alone reads it, as docs/reference/formats.md says."""
 
     def test_rows_open_in_numpy_alone(self, tmp_path):
         buffer = ReplayBuffer(10, {"x": Field((2,)), "y": Field((), np.int64)}, storage=MemoryMap(tmp_path / "rows"))
@@ -219,7 +221,7 @@ class TestRowsThatBeginAnywhere:
 
     @pytest.mark.parametrize("before", [0, 7, 20])
     @pytest.mark.parametrize("bins", [1, 3])
-    def test_permuted_draws_keep_their_law(self, storage, tmp_path, bins, before):
+    def test_permuted_draws_keep_their_distribution(self, storage, tmp_path, bins, before):
         one = ReplayBuffer(20, {"x": Field()}, storage=storage())
         one.extend(x=np.arange(before))
         two = one.handle().open(sampler=Permuted(alpha=1.0, beta=0.4, bins=bins), seed=0)
@@ -248,7 +250,7 @@ class TestRowsThatBeginAnywhere:
         possible[[np.array(p) @ [9, 3, 1] for p in permutations(range(3))]] = 1 / 6
         assert p_value(counts, possible) > ALARM
 
-    def test_a_batch_that_is_drawn_anew_is_checked_anew(self, storage):
+    def test_a_batch_that_is_drawn_again_is_checked_again(self, storage):
         """While it was read, others replaced 64 sequences by 8."""
         fields = {"x": Field((16_384,)), "terminated": Field((), bool), "truncated": Field((), bool)}
         options = {"sampler": Uniform(replace=False), "transforms": (Sequence(8, 0, 0),)}

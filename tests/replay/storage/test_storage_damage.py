@@ -1,4 +1,4 @@
-"""Files of rows that something else has written to: an error that says so, and never a crash, a wait without end, or
+"""Files of rows that something else has written to: an error that reports it, and never a crash, a wait without end, or
 a raw message. Each is opened in a child process, so that one that dies or hangs is a failure of its test alone."""
 
 import json
@@ -18,7 +18,7 @@ import pytest
 
 from replaylab.errors import ConfigError, ReplayError, StorageError
 from replaylab.replay import Field, MemoryMap, NStep, Prioritized, ReplayBuffer, SharedMemory
-from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, step
+from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, small_headroom, step
 
 pytestmark = NEEDS_LINUX
 
@@ -58,8 +58,9 @@ def outcome(function, *args, seconds=20):
 
 def make(path, **options):
     options = {"sampler": Prioritized(beta=0.4), "transforms": (NStep(2),), "seed": 0} | options
-    storage = MemoryMap(path, headroom=HEADROOM, writers=WRITERS)
-    return ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, storage=storage, **options)
+    storage = MemoryMap(path, writers=WRITERS)
+    with small_headroom(HEADROOM):
+        return ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, storage=storage, **options)
 
 
 def use(path):
@@ -245,7 +246,7 @@ def test_a_declaration_of_any_text(file, text):
     for _ in range(2):
         said = outcome(use, file)
         assert said.startswith("StorageError: "), said
-        put(file, 64, struct.pack("<q", len(text)))  # and of its own length
+        put(file, 64, struct.pack("<q", len(text)))  # and its own length
 
 
 def test_an_identity_that_is_no_text(file):
@@ -332,7 +333,7 @@ def shim(tmp_path_factory):
 
 MAKER = (
     "import sys; from replaylab import Field, ReplayBuffer, errors; from replaylab.replay import MemoryMap\n"
-    "try: ReplayBuffer(50_000, {'x': Field((8,))}, storage=MemoryMap(sys.argv[1], headroom=10)).add(x=[1.0] * 8)\n"
+    "try: ReplayBuffer(50_000, {'x': Field((8,))}, storage=MemoryMap(sys.argv[1])).add(x=[1.0] * 8)\n"
     "except errors.StorageError as error: print(error)\n"
 )
 

@@ -6,7 +6,6 @@ the number of the last step whose `add` returned where a kill does not reach it:
 
 import mmap
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,14 +20,13 @@ import pytest
 
 from replaylab.errors import IdError
 from replaylab.replay import Field, MemoryMap, NStep, Prioritized, ReplayBuffer, SharedMemory
+from tests.replay.compiled import NEEDS_COMPILER, compiled
 
 pytestmark = [
     pytest.mark.no_sanitizer,
     pytest.mark.skipif(sys.platform != "linux", reason="rows outside the process need Linux"),
 ]
 
-CORE = Path(__file__).parents[3] / "cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 WORDS = 500  # of a row: 4 kB take long enough to be killed in the middle of
 FIELDS = {
     "who": Field((), np.int64),
@@ -131,34 +129,34 @@ def check(buffer, promised):
     """Every stored row is whole, and each writer's numbers follow each other up to what it promised at least."""
     rows, width = None, 1000
     while rows is None:
-        after = buffer._core.counts()[1][0]
+        after = buffer._parts.core.counts()[1][0]
         ids = np.arange(max(0, after - width), after)
         try:
             rows = buffer.get(ids)
         except IdError:  # others have added so many in between
             width = max(1, width // 2)
     np.testing.assert_array_equal(rows["words"], words(rows["who"], rows["number"]), "a torn row")
-    for who, told in promised.items():
+    for who, reported in promised.items():
         own = rows["number"][rows["who"] == who]
         steps = np.diff(own)
         assert np.all((steps == 1) | (steps <= 0)), "a step of a writer's is missing"
-        if told < 0:
+        if reported < 0:
             continue
-        id_, number = told >> 32, told & 0xFFFFFFFF
+        id_, number = reported >> 32, reported & 0xFFFFFFFF
         assert id_ < after, "a promised step is lost"
         if id_ >= ids[0]:
             at = id_ - ids[0]
             assert (rows["who"][at], rows["number"][at]) == (who, number), "a promised id means another step"
 
 
-def next_number(told):
-    return int(told & 0xFFFFFFFF) + 1 if told >= 0 else 0
+def next_number(reported):
+    return int(reported & 0xFFFFFFFF) + 1 if reported >= 0 else 0
 
 
 def wait_for(counter, what):
     before, until = counter[0], time.monotonic() + PATIENCE
     while counter[0] == before:
-        assert time.monotonic() < until, f"{what} does not go on"
+        assert time.monotonic() < until, f"{what} does not continue"
         time.sleep(0.0005)
 
 
@@ -195,19 +193,19 @@ def kills_alone(storage, children, times, seed):
         children.kill(pid)
         buffer = make(storage)
         check(buffer, {0: int(promised[0])})
-        assert len(buffer) == min(1000, buffer._core.counts()[1][0])
+        assert len(buffer) == min(1000, buffer._parts.core.counts()[1][0])
 
 
 @pytest.fixture
 def shared():
-    storage = SharedMemory(f"replaylab-test-{uuid4().hex}", headroom=256, writers=8)
+    storage = SharedMemory(f"replaylab-test-{uuid4().hex}", writers=8)
     yield storage
     storage.unlink()
 
 
 @pytest.fixture
 def mapped(tmp_path):
-    return MemoryMap(tmp_path / "rows", headroom=256, writers=8)
+    return MemoryMap(tmp_path / "rows", writers=8)
 
 
 @pytest.mark.parametrize("kind", ["shared", "mapped"])
@@ -242,16 +240,13 @@ def test_four_processes_at_once(shared, children, seconds):
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory):
-    path = tmp_path_factory.mktemp("mapped_rows") / "probe"
-    own = [CORE / "storage" / name for name in ("mapped_rows.cpp", "mapped_file.cpp")]
-    sources = [Path(__file__).with_name("mapped_rows_probe.cpp"), *own]
-    flags = ["-std=c++17", "-O2", "-pthread", "-w", "-DREPLAYLAB_PROBE", f"-I{CORE}"]
-    subprocess.run([*COMPILER.split(), *flags, *map(str, sources), "-o", str(path)], check=True)
-    return path
+def probe():
+    own = [f"storage/{name}.cpp" for name in ("mapped_rows", "mapped_file")]
+    probe = Path(__file__).with_name("mapped_rows_probe.cpp")
+    return compiled(probe, own, "-O2", "-pthread", "-DREPLAYLAB_PROBE")
 
 
-@pytest.mark.skipif(COMPILER is None or not CORE.is_dir(), reason="needs the core's sources and a C++ compiler")
+@NEEDS_COMPILER
 class TestBetweenAnyTwoStores:
     """The core's part alone, compiled so that writers die, or stop for a while, between two stores they do."""
 

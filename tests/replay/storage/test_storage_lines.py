@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.replay import Field, MemoryMap, NStep, ReplayBuffer, ShuffledEpochs, Uniform
-from tests.replay.storage.storage_worlds import NEEDS_LINUX
+from tests.replay.storage.storage_worlds import NEEDS_LINUX, small_headroom
 
 pytestmark = NEEDS_LINUX
 FIELDS = {name: Field() for name in ("obs", "reward", "next_obs")} | {
@@ -59,10 +59,11 @@ def test_episodes_of_environments_in_several_processes(tmp_path, autoreset):
 
 
 def test_an_epoch_loses_nothing_where_a_batch_is_drawn_again(tmp_path):
-    """Three steps come while each batch is read, and one row of headroom is there: it has to be drawn anew."""
+    """Three steps come while each batch is read, and there is room for one: it must be drawn again."""
     capacity, length, batch = 40, 200_000, 30
-    storage = MemoryMap(tmp_path / "rows", headroom=1, writers=2)
-    buffer = ReplayBuffer(capacity, {"x": Field((length,))}, storage=storage, sampler=ShuffledEpochs(), seed=0)
+    storage = MemoryMap(tmp_path / "rows", writers=2)
+    with small_headroom(1):
+        buffer = ReplayBuffer(capacity, {"x": Field((length,))}, storage=storage, sampler=ShuffledEpochs(), seed=0)
     actor = buffer.handle().open(sampler=Uniform(), seed=1)
     actor.extend(x=np.zeros((capacity, length), np.float32))
     go, done, rows = Event(), Event(), np.zeros((3, length), np.float32)

@@ -7,7 +7,7 @@ import pytest
 
 from replaylab.errors import StorageError
 from replaylab.replay import Field, MemoryMap, ReplayBuffer
-from tests.replay.storage.storage_worlds import NEEDS_LINUX
+from tests.replay.storage.storage_worlds import NEEDS_LINUX, small_headroom
 
 pytestmark = NEEDS_LINUX
 
@@ -28,12 +28,14 @@ class TestPowerCuts:
         buffer.extend(x=np.arange(25.0))
         return buffer
 
-    def test_what_was_not_flushed_is_not_trusted(self, tmp_path):
+    def test_what_was_not_flushed_is_opened_with_a_warning(self, tmp_path):
         self.filled(tmp_path / "rows")
         self.crashed(tmp_path / "rows")
-        with pytest.raises(StorageError, match=r"had steps that no flush\(\) followed.*after_crash=True"):
-            ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
-        buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows", after_crash=True))
+        with pytest.warns(
+            UserWarning, match=r"machine stopped after the last flush\(\).* rows may be damaged"
+        ) as caught:
+            buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
+        assert caught[0].filename == __file__
         assert buffer.get(range(15, 25))["x"].tolist() == list(range(15, 25))
         assert len(ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))) == 10, "it is settled"
 
@@ -44,20 +46,21 @@ class TestPowerCuts:
         self.crashed(tmp_path / "rows")
         assert len(ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))) == 10
 
-    def test_a_step_after_the_flush_is_not(self, tmp_path):
+    def test_a_step_after_the_flush_is_warned_of(self, tmp_path):
         buffer = self.filled(tmp_path / "rows")
         buffer.flush()
         buffer.add(x=0.0)
         self.crashed(tmp_path / "rows")
-        with pytest.raises(StorageError, match="had steps that no flush"):
+        with pytest.warns(UserWarning, match="the machine stopped after the last flush"):
             ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
 
     def test_a_log_that_contradicts_itself_is_refused_even_so(self, tmp_path):
-        self.filled(tmp_path / "rows", headroom=2, writers=1)
+        with small_headroom(2):
+            self.filled(tmp_path / "rows", writers=1)
         content = bytearray((tmp_path / "rows").read_bytes())
         at = content.index((3 << 32 | 10).to_bytes(8, "little"))
         content[at] = 11  # a row that another word names as well
         (tmp_path / "rows").write_bytes(content)
         self.crashed(tmp_path / "rows")
         with pytest.raises(StorageError, match="was damaged when the machine stopped"):
-            ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows", after_crash=True))
+            ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))

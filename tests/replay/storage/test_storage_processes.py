@@ -22,8 +22,7 @@ def child_adds(buffer, value, times, together):
 
 
 class TestProcesses:
-    @pytest.mark.parametrize("method", ["spawn", "fork"])
-    @pytest.mark.parametrize("before", [0, 1])
+    @pytest.mark.parametrize(("method", "before"), [("spawn", 1), ("fork", 0), ("fork", 1)])
     def test_a_buffer_is_sent_to_children(self, storage, method, before):
         """A forked child shares its parent's open files, and must not share its place."""
         buffer = ReplayBuffer(100, {"x": Field()}, storage=storage())

@@ -7,7 +7,7 @@ import pytest
 
 from replaylab.errors import ConfigError, StorageError
 from replaylab.replay import Field, MemoryMap, Oracle, ReplayBuffer, Reservoir, SharedMemory
-from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX
+from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, small_headroom
 
 pytestmark = NEEDS_LINUX
 
@@ -33,7 +33,15 @@ class TestRefusals:
 
     def test_headroom_and_writers_are_the_files_own(self, storage):
         ReplayBuffer(10, {"x": Field()}, storage=storage(headroom=5, writers=3))
-        ReplayBuffer(10, {"x": Field()}, storage=storage()).add(x=0.0)
+        ReplayBuffer(10, {"x": Field()}, storage=storage(headroom=7)).add(x=0.0)
+
+    def test_more_writers_have_more_room(self, tmp_path):
+        """16 steps of each, at least 1,024 and a 64th of the capacity."""
+        for capacity, writers, room in ((10, 1, 1024), (10, 64, 1024), (10, 100, 1600), (128_000, 100, 2000)):
+            file = tmp_path / f"{capacity}.{writers}"
+            ReplayBuffer(capacity, {"x": Field()}, storage=MemoryMap(file, writers=writers))
+            header = np.frombuffer(file.read_bytes()[16:32], "<i8")
+            assert header.tolist() == [capacity, room]
 
     def test_create(self, storage):
         with pytest.raises(StorageError, match="must come first"):
@@ -45,7 +53,7 @@ class TestRefusals:
     @pytest.mark.parametrize("content", [b"x", b"something else" * 1000])
     def test_a_foreign_file(self, storage, content):
         storage().file.write_bytes(content)
-        with pytest.raises(StorageError, match="is no file of replaylab rows"):
+        with pytest.raises(StorageError, match="is not a file of replaylab rows"):
             ReplayBuffer(10, {"x": Field()}, storage=storage())
         assert storage().file.read_bytes() == content
 
@@ -56,7 +64,8 @@ class TestRefusals:
             ReplayBuffer(10, {"x": Field()}, storage=storage())
 
     def test_a_damaged_log(self, tmp_path):
-        buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows", headroom=2, writers=1))
+        with small_headroom(2):
+            buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows", writers=1))
         buffer.extend(x=np.arange(9.0))
         content = bytearray((tmp_path / "rows").read_bytes())
         at = content.index((1 << 32 | 12).to_bytes(8, "little"))  # the first step lies in the writer's row
@@ -98,8 +107,6 @@ class TestRefusals:
     def test_options(self, tmp_path):
         with pytest.raises(ConfigError, match="`writers` of MemoryMap must be at least 1"):
             MemoryMap(tmp_path, writers=0)
-        with pytest.raises(ConfigError, match="`headroom` of SharedMemory must be at least 1"):
-            SharedMemory("x", headroom=0)
         with pytest.raises(ConfigError, match="a file name without slashes"):
             SharedMemory("a/b")
         with pytest.raises(

@@ -40,7 +40,7 @@ class TestSnapshots:
         np.testing.assert_array_equal(twin.probabilities(ids), buffer.probabilities(ids))
         np.testing.assert_array_equal(twin.get(ids[-20:])["x"], ids[-20:])
 
-    def test_rows_made_anew_do_not_belong_to_it(self, storage, tmp_path):
+    def test_rows_made_again_do_not_belong_to_it(self, storage, tmp_path):
         buffer = ReplayBuffer(20, {"x": Field()}, storage=storage())
         buffer.extend(x=np.arange(25.0))
         buffer.save(tmp_path / "saved")
@@ -48,7 +48,7 @@ class TestSnapshots:
         with pytest.raises(StorageError, match="the process that makes it must come first"):
             ReplayBuffer.load(tmp_path / "saved")
         ReplayBuffer(20, {"x": Field()}, storage=storage()).extend(x=np.arange(25.0))
-        with pytest.raises(SnapshotError, match="was made anew since"):
+        with pytest.raises(SnapshotError, match="was made again since"):
             ReplayBuffer.load(tmp_path / "saved")
 
     def test_a_file_that_moved(self, tmp_path):

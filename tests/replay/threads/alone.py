@@ -1,4 +1,4 @@
-"""Programs that may hang or abort, each run in a process of its own."""
+"""Programs that may hang or abort, each run in its own process; and calls that threads repeat together."""
 
 import contextlib
 import os
@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 PREFACE = """
 import faulthandler, os, signal, sys, threading, time
@@ -33,3 +35,23 @@ def run_alone(code, *args, seconds=20):
                 os.killpg(run.pid, signal.SIGKILL)
     assert run.returncode == 0, f"exit {run.returncode}\n{out}\n{err[-4000:]}"
     return out
+
+
+def repeat_together(actions, seconds=1.0):
+    """Repeat each action in its own thread for so long, and raise the first error of any."""
+    end, errors = time.monotonic() + seconds, []
+
+    def work(action):
+        try:
+            while time.monotonic() < end:
+                action()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

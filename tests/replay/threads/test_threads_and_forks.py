@@ -17,7 +17,7 @@ from replaylab.errors import ReplayError
 from replaylab.replay import CustomSampler, Hindsight, LaBER, MemoryMap, Prioritized
 @dataclass(frozen=True)
 class Even(CustomSampler):
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         return np.full(len(view), 1 / len(view))
 samplers = {"core": Prioritized(beta=0.4), "python": Even(), "rescored": LaBER(lambda pool: pool.x[:, 0] + 1)}
 def make(**options):
@@ -28,14 +28,14 @@ def use(buffer, ahead=True):
     buffer.add(x=np.ones(64))
     batch = buffer.sample(16)
     buffer.update_priorities(batch.id, np.ones(16))
-    buffer.sampler.has_law and buffer.stats(batch_size=4)
+    buffer.sampler.has_closed_form and buffer.stats(batch_size=4)
     buffer.nbytes, buffer.get(batch.id), buffer.end_episode()
     buffer.save(f"{sys.argv[2]}-{os.getpid()}")
     if ahead:
         assert [len(batch.id) for batch in buffer.batches(8, prefetch=2, total=3)] == [8, 8, 8]
-    if not buffer.sampler.has_law:
+    if not buffer.sampler.has_closed_form:
         return 1.0
-    newest = buffer._core.counts()[1][0]
+    newest = buffer._parts.core.counts()[1][0]
     return float(buffer.probabilities(np.arange(newest - 5000, newest), batch_size=4).sum())
 def in_child(work):
     child = os.fork()
@@ -73,8 +73,18 @@ threads = [
 ]
 def check():
     assert abs(use(buffer) - 1) < 1e-6
+def work_or_refuse():
+    try:
+        check()
+    except ReplayError as error:
+        assert sys.argv[1] != "core" and "forked while another thread was drawing" in str(error), error
+        try:
+            buffer.sample(4)
+            raise AssertionError
+        except ReplayError:
+            pass
 for _ in range(8):
-    in_child(check)
+    in_child(work_or_refuse)
 stop.set()
 [thread.join() for thread in threads]
 check()
@@ -142,7 +152,7 @@ def test_a_child_forked_inside_a_sampler(tmp_path):
         + """
 @dataclass(frozen=True)
 class Forking(CustomSampler):
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         if not seen:
             seen.append(1)
             in_child(lambda: use(buffer, ahead=False))
@@ -158,7 +168,7 @@ assert seen
     )
 
 
-def test_a_child_of_a_thread_stuck_in_a_sampler_is_told_so(tmp_path):
+def test_a_child_of_a_thread_stuck_in_a_sampler_is_reported_so(tmp_path):
     """The record that its Python half keeps may be half written: no answer would be right."""
     run_alone(
         FORKING
@@ -166,7 +176,7 @@ def test_a_child_of_a_thread_stuck_in_a_sampler_is_told_so(tmp_path):
 inside, leave = threading.Event(), threading.Event()
 @dataclass(frozen=True)
 class Slow(CustomSampler):
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         inside.set()
         leave.wait()
         return np.full(len(view), 1 / len(view))

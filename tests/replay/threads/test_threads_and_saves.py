@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from replaylab.errors import SnapshotError
+from replaylab.files.bundle import Bundle, Draft
+from replaylab.files.folder import Folder
 from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, snapshot
-from tests.replay.threads.alone import run_alone
+from tests.replay.threads.alone import repeat_together, run_alone
 
 
 def test_figures_beside_a_save_or_stats_do_not_wait_for_each_other():
@@ -38,16 +40,22 @@ def test_figures_beside_a_save_or_stats_do_not_wait_for_each_other():
 
 IN_HANDLER = """
 from replaylab.replay import CustomSampler, LaBER, Prioritized
+from replaylab.errors import SnapshotError
 from replaylab.replay import snapshot
 from dataclasses import dataclass
 @dataclass(frozen=True)
 class Even(CustomSampler):
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         return np.full(len(view), 1 / len(view))
 samplers = {"core": Prioritized(beta=0.4), "python": Even(), "rescored": LaBER(lambda pool: pool.x[:, 0] + 1)}
 buffer = ReplayBuffer(20_000, {"x": Field((8,))}, sampler=samplers[sys.argv[1]], seed=0)
 buffer.extend(x=np.arange(160_000).reshape(20_000, 8))
-calls, adding, law = [], [], sys.argv[1] != "rescored"
+calls, adding, distribution = [], [], sys.argv[1] != "rescored"
+def save(path):
+    try:
+        buffer.save(path)
+    except SnapshotError as error:
+        assert "has interrupted save() of the same buffer" in str(error), error
 def act(*_):
     if not adding:
         calls.append(1)
@@ -61,11 +69,11 @@ signal.signal(signal.SIGALRM, act)
 @pytest.mark.parametrize(
     "action",
     [
-        "buffer.save(sys.argv[2])",
-        "buffer.save(sys.argv[2] + '-other')",
-        "law and buffer.stats(batch_size=4), repr(buffer), buffer.nbytes, buffer.get([19_999])",
+        "save(sys.argv[2])",
+        "save(sys.argv[2] + '-other')",
+        "distribution and buffer.stats(batch_size=4), repr(buffer), buffer.nbytes, buffer.get([19_999])",
         "batch = buffer.sample(4); buffer.update_priorities(batch.id, np.ones(4));"
-        "law and buffer.probabilities([1], batch_size=4)",
+        "distribution and buffer.probabilities([1], batch_size=4)",
     ],
     ids=["save", "save elsewhere", "figures", "learn"],
 )
@@ -87,49 +95,43 @@ def test_a_signal_handler_may_use_the_buffer_while_it_is_saved(tmp_path, sampler
 
 
 @pytest.mark.parametrize("where", ["write", "rename", "clean"])
-def test_a_handler_saves_to_the_same_folder_at_any_point(tmp_path, monkeypatch, where):
-    """Whichever of the two puts its manifest in place last, all the files it lists are there."""
+def test_a_handler_that_saves_within_a_save_of_the_same_buffer_is_refused(tmp_path, monkeypatch, where):
+    """To the same folder and to another; the save that it interrupts is complete."""
     buffer = ReplayBuffer(100, {"x": Field()}, sampler=Prioritized(beta=0.4), seed=0)
     buffer.extend(x=np.arange(100.0))
-    buffer.save(tmp_path)
+    folder, calls = tmp_path / "kept", []
+    buffer.save(folder)
     buffer.extend(x=np.arange(50.0))
-    inner = [True]
+    kind, name = {"write": (Draft, "arrays"), "rename": (Folder, "replace"), "clean": (Bundle, "_tidy")}[where]
+    unchanged = getattr(kind, name)
 
-    def once():
-        if inner:
-            inner.pop()
-            buffer.sample(8)
-            buffer.save(tmp_path)
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == (2 if where == "clean" else 1):
+            for other in (folder, tmp_path / "other"):
+                with pytest.raises(SnapshotError, match=r"has interrupted save\(\) of the same buffer"):
+                    buffer.save(other)
+            twin.save(tmp_path / "twin")
+        return unchanged(*args)
 
-    if where == "write":
-        listed = snapshot._write_state
-        monkeypatch.setattr(snapshot, "_write_state", lambda *args: (once(), listed(*args))[1])
-    else:
-        settle, count = snapshot.settle_folder, []
-
-        def settle_folder(path):
-            count.append(1)
-            if len(count) == (1 if where == "rename" else 2):
-                once()
-            settle(path)
-
-        monkeypatch.setattr(snapshot, "settle_folder", settle_folder)
-    buffer.save(tmp_path)
-    assert not inner
-    again = ReplayBuffer.load(tmp_path)
+    twin = ReplayBuffer(100, {"x": Field()}, seed=0)
+    monkeypatch.setattr(kind, name, interrupted)
+    buffer.save(folder)
+    assert len(calls) >= (2 if where == "clean" else 1)
+    assert not (tmp_path / "other").exists()
+    assert len(ReplayBuffer.load(tmp_path / "twin")) == 0
+    again = ReplayBuffer.load(folder)
     np.testing.assert_array_equal(again.get(np.arange(50, 150))["x"], buffer.get(np.arange(50, 150))["x"])
-    if where != "clean":
-        np.testing.assert_array_equal(again.sample(8).id, buffer.sample(8).id)
-    buffer.save(tmp_path)
-    manifest = snapshot.read_manifest(tmp_path)
-    listed = {one["file"] for one in [*manifest["rows"], manifest["state"]]} | {"manifest.json"}
-    assert {file.name for file in tmp_path.iterdir()} == listed
+    np.testing.assert_array_equal(again.sample(8).id, buffer.sample(8).id)
+    buffer.save(folder)
+    listed = {one["file"] for one in snapshot.read_manifest(folder).files.values()} | {"manifest.json"}
+    assert {file.name for file in folder.iterdir()} == listed
 
 
 def test_a_handler_that_adds_while_rows_are_written_is_refused(tmp_path, monkeypatch):
     buffer = ReplayBuffer(100, {"x": Field()}, seed=0)
     buffer.extend(x=np.arange(100.0))
-    listed, errors = snapshot._write_state, []
+    listed, errors = Draft.arrays, []
 
     def adding(*args):
         for add in (lambda: buffer.add(x=1.0), lambda: buffer.extend(x=[1.0, 2.0])):
@@ -138,7 +140,7 @@ def test_a_handler_that_adds_while_rows_are_written_is_refused(tmp_path, monkeyp
             errors.append(str(error.value))
         return listed(*args)
 
-    monkeypatch.setattr(snapshot, "_write_state", adding)
+    monkeypatch.setattr(Draft, "arrays", adding)
     buffer.save(tmp_path)
     assert errors[0] == (
         "steps cannot be added by the thread that is saving the buffer, from a signal handler or a callback; add them "
@@ -156,14 +158,14 @@ def test_what_other_threads_do_while_rows_are_written(tmp_path, monkeypatch, cus
     buffer = ReplayBuffer(100, {"x": Field()}, sampler=sampler, seed=0)
     buffer.extend(x=np.arange(100.0))
     writing, write_on, done = threading.Event(), threading.Event(), []
-    listed = snapshot._write_state
+    listed = Draft.arrays
 
     def slowly(*args):
         writing.set()
         assert write_on.wait(20)
         return listed(*args)
 
-    monkeypatch.setattr(snapshot, "_write_state", slowly)
+    monkeypatch.setattr(Draft, "arrays", slowly)
 
     def learn():
         batch = buffer.sample(8)
@@ -200,7 +202,7 @@ def test_a_save_that_is_interrupted_lets_others_add(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(snapshot, "_write_state", interrupted)
+    monkeypatch.setattr(Draft, "arrays", interrupted)
     with pytest.raises(KeyboardInterrupt):
         buffer.save(tmp_path)
     monkeypatch.undo()
@@ -214,17 +216,6 @@ def test_snapshots_taken_beside_all_else_are_of_one_moment(tmp_path):
     """Every row holds its id; each step of a snapshot is whole, and its priorities belong to its steps."""
     buffer = ReplayBuffer(500, {"x": Field((16,), np.int64)}, sampler=Prioritized(alpha=1.0, beta=0.4), seed=0)
     buffer.extend(x=np.arange(500)[:, None] + np.zeros((1, 16), np.int64))
-    end, errors = time.monotonic() + 1.0, []
-
-    def guard(action):
-        def work():
-            try:
-                while time.monotonic() < end:
-                    action()
-            except BaseException as error:
-                errors.append(error)
-
-        return threading.Thread(target=work)
 
     next_x = [500]
 
@@ -240,25 +231,19 @@ def test_snapshots_taken_beside_all_else_are_of_one_moment(tmp_path):
         folder = tmp_path / threading.current_thread().name
         buffer.save(folder)
         again = ReplayBuffer.load(folder)
-        newest = again._core.counts()[1][0]
+        newest = again._parts.core.counts()[1][0]
         ids = np.arange(newest - 500, newest)
         assert (again.get(ids)["x"] == ids[:, None]).all()
         assert again.probabilities(ids).sum() == pytest.approx(1, rel=1e-9)
 
-    threads = [guard(action) for action in (add, learn, save, save)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    repeat_together((add, learn, save, save))
 
 
 @dataclass(frozen=True)
 class Even(CustomSampler):
     """Uniform, in Python."""
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         return np.full(len(view), 1 / len(view))
 
 
@@ -266,20 +251,20 @@ ASKING = """
 from replaylab.replay import CustomSampler, LaBER, Oracle
 from dataclasses import dataclass
 def ask(ids):
-    buffer.sampler.has_law and buffer.stats()
+    buffer.sampler.has_closed_form and buffer.stats()
     repr(buffer), buffer.size, buffer.nbytes, buffer.get(ids[:1]), buffer.as_batch(ids[:1])
     buffer.update_priorities(ids[:1], np.ones(1)), buffer.save(sys.argv[2]), buffer.end_episode()
     buffer.add(x=2.0)
 @dataclass(frozen=True)
 class Asking(CustomSampler):
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         ask(view.ids)
         return np.full(len(view), 1 / len(view))
     def weights(self, view, probabilities, progress):
         ask(view.ids)
         return np.ones(len(probabilities))
 samplers = {
-    "law": Asking(),
+    "distribution": Asking(),
     "oracle": Oracle(lambda ids: (ask(ids), -ids)[1]),
     "laber": LaBER(lambda pool: (ask(pool.id), np.ones(len(pool.id)))[1]),
 }
@@ -289,7 +274,7 @@ buffer.extend(x=np.arange(50.0))
 """
 
 
-@pytest.mark.parametrize("sampler", ["law", "oracle", "laber"])
+@pytest.mark.parametrize("sampler", ["distribution", "oracle", "laber"])
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside an actor and a prefetching learner"])
 def test_callbacks_may_use_the_buffer(tmp_path, sampler, beside):
     if not beside:
@@ -321,15 +306,15 @@ for batch in buffer.batches(4, prefetch=2):
 def test_ctrl_c_reaches_a_thread_that_waits_for_a_save(tmp_path):
     out = run_alone(
         """
-        from replaylab.replay import snapshot
+        from replaylab.files.bundle import Draft
         buffer = ReplayBuffer(100, {"x": Field()}, seed=0)
         buffer.extend(x=np.arange(100.0))
-        writing, write_on, listed = threading.Event(), threading.Event(), snapshot._write_state
+        writing, write_on, listed = threading.Event(), threading.Event(), Draft.arrays
         def slowly(*args):
             writing.set()
             write_on.wait()
             return listed(*args)
-        snapshot._write_state = slowly
+        Draft.arrays = slowly
         saver = threading.Thread(target=buffer.save, args=(sys.argv[1],))
         saver.start()
         writing.wait()
@@ -337,7 +322,7 @@ def test_ctrl_c_reaches_a_thread_that_waits_for_a_save(tmp_path):
         try:
             buffer.add(x=1.0)
         except KeyboardInterrupt:
-            print("interrupted", len(buffer), buffer._core.counts()[1][0])
+            print("interrupted", len(buffer), buffer._parts.core.counts()[1][0])
         write_on.set()
         saver.join()
         print(buffer.add(x=1.0))
@@ -347,11 +332,12 @@ def test_ctrl_c_reaches_a_thread_that_waits_for_a_save(tmp_path):
     assert out.split() == ["interrupted", "100", "100", "100"]
 
 
-def test_a_handler_that_interrupts_an_add_half_way_is_told_so(tmp_path):
+def test_a_handler_that_interrupts_an_add_half_way_is_reported_so(tmp_path):
     """With a sampler in Python: its record of the step is not written yet, and a snapshot would lack it."""
     buffer = ReplayBuffer(100, {"x": Field()}, sampler=Even(), seed=0)
     buffer.extend(x=np.arange(10.0))
-    stored, errors = buffer._custom.stored, []
+    (record,) = buffer._parts.engine._records
+    stored, errors = record.stored, []
 
     def interrupted(*args):
         for call in (lambda: buffer.save(tmp_path), lambda: buffer.add(x=1.0)):
@@ -361,10 +347,10 @@ def test_a_handler_that_interrupts_an_add_half_way_is_told_so(tmp_path):
         buffer.sample(4)
         stored(*args)
 
-    buffer._custom.stored = interrupted
+    record.stored = interrupted
     buffer.add(x=1.0)
     assert len(errors) == 2
-    buffer._custom.stored = stored
+    del record.stored
     assert buffer.add(x=1.0) == 11
     buffer.save(tmp_path)
     assert len(ReplayBuffer.load(tmp_path, sampler=Even())) == 12
@@ -409,10 +395,10 @@ def test_a_save_in_the_midst_of_a_clear_keeps_no_row_of_before(tmp_path):
             buffer.save(tmp_path)
             super().clear()
 
-    buffer._saved = Saves(buffer._saved)
+    buffer._parts.saved = Saves(buffer._parts.saved)
     buffer.clear()
     assert len(ReplayBuffer.load(tmp_path)) == 0
-    buffer._saved = {}
+    buffer._parts.saved = {}
     ids = buffer.extend(x=values)
     buffer.save(tmp_path)
     np.testing.assert_array_equal(ReplayBuffer.load(tmp_path).get(ids)["x"], values)

@@ -57,8 +57,8 @@ def change():
     errors[-1] = 1.0
 def call():
     buffer.update_priorities(ids, errors)
-    law = buffer.probabilities(np.arange(1000))
-    assert np.isfinite(law).all() and abs(law.sum() - 1) < 1e-9
+    distribution = buffer.probabilities(np.arange(1000))
+    assert np.isfinite(distribution).all() and abs(distribution.sum() - 1) < 1e-9
 beside(change, call, PriorityError)
 """
     )
@@ -134,7 +134,7 @@ def test_whatever_leaves_the_core_reaches_python_as_an_error():
             buffer.extend(x=[1.0, 2.0])
         except RuntimeError as error:
             print(error)
-        frozen = buffer._core.freeze()
+        frozen = buffer._parts.core.freeze()
         del errors.SnapshotError
         try:
             buffer.add(x=1.0)

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from replaylab.errors import DtypeError, FieldError, ShapeError
-from replaylab.replay import CustomSampler, Dispersed, Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
+from replaylab.replay import Dispersed, Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
+from tests.replay.buffers import GOALS, Even
 
 DTYPES = (bool, np.int8, np.uint8, np.int16, np.uint32, np.int64, np.float16, np.float32, np.float64, np.longdouble)
 ENDS = [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0]
 
 
 @dataclass(frozen=True)
-class Even(CustomSampler):
+class Seeing(Even):
     """Uniform, and keeps what it saw."""
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         seen.append((view.episodes.tolist(), view.steps_in_episode.tolist()))
-        return np.full(len(view), 1 / len(view))
+        return super().distribution(view, batch_size)
 
 
 seen: list = []
@@ -39,7 +40,7 @@ def test_every_dtype_ends_episodes_as_bool_does(dtype, shape, name):
         buffer = make(field, name, transforms=[FrameStack(3)])
         sequences = make(field, name, transforms=[Sequence(2, 1, 1)])
         seen.clear()
-        custom = make(field, name, sampler=Even())
+        custom = make(field, name, sampler=Seeing())
         for one in (buffer, sequences, custom):
             one.extend(obs=obs, **{name: flags})
         custom.sample(1)
@@ -59,7 +60,7 @@ def test_every_dtype_ends_episodes_as_bool_does(dtype, shape, name):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
 @pytest.mark.parametrize(("value", "ends"), [(-0.0, False), (0.0, False), (np.nan, True), (6e-8, True), (-1, True)])
 def test_what_is_not_zero(dtype, value, ends):
-    for sampler in (None, Even()):
+    for sampler in (None, Seeing()):
         buffer = make(Field((), dtype), transforms=[FrameStack(2)], sampler=sampler)
         buffer.add(obs=1.0, terminated=np.array(value, dtype))
         buffer.add(obs=2.0, terminated=0)
@@ -81,7 +82,7 @@ def test_flags_that_say_nothing_of_a_step(name, bad):
     for asks, options in [
         ("FrameStack", {"transforms": [FrameStack(2)]}),
         ("Sequence", {"transforms": [Sequence(2, 1)]}),
-        ("Even", {"sampler": Even()}),
+        ("Seeing", {"sampler": Seeing()}),
         ("Dispersed", {"sampler": Dispersed()}),
     ]:
         with pytest.raises(FieldError) as caught:
@@ -93,22 +94,17 @@ def test_flags_that_say_nothing_of_a_step(name, bad):
     ReplayBuffer(10, fields)  # nothing asks
 
 
-def test_where_outcomes_are_computed_they_are_declared_in_one_way():
-    fields = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": Field((), bool)}
-    with pytest.raises(FieldError, match=r"NStep needs the field `truncated` declared as Field\(\(\), bool\)"):
-        ReplayBuffer(10, fields | {"truncated": Field()}, transforms=[NStep(2)])
-    goals = {"achieved_goal": Field((2,)), "desired_goal": Field((2,))}
+def test_hindsight_needs_no_truncations():
+    fields = {"obs": GOALS, "reward": Field(), "next_obs": GOALS, "terminated": Field((), bool)}
     hindsight = Hindsight(lambda *a: np.ones(len(a[0])), lambda *a: np.zeros(len(a[0]), bool))
-    with pytest.raises(FieldError, match=r"Hindsight needs the field `truncated` declared as Field\(\(\), bool\)"):
-        ReplayBuffer(10, fields | {"obs": goals, "next_obs": goals, "truncated": Field()}, transforms=[hindsight])
-    ReplayBuffer(10, fields | {"obs": goals, "next_obs": goals}, transforms=[hindsight])
+    assert ReplayBuffer(10, fields, transforms=[hindsight]).transforms == (hindsight,)
 
 
 @pytest.mark.parametrize(
     "bad", [[0, 1], "x", object(), [[1], [1, 2]], {}], ids=["two", "text", "object", "ragged", "mapping"]
 )
 def test_a_custom_samplers_record_stays_with_the_rows(bad):
-    buffer = make(Field((), bool), sampler=Even())
+    buffer = make(Field((), bool), sampler=Seeing())
     buffer.add(obs=1.0, terminated=True)
     with pytest.raises((ShapeError, DtypeError, FieldError)):
         buffer.add(obs=2.0, terminated=bad)
@@ -117,3 +113,35 @@ def test_a_custom_samplers_record_stays_with_the_rows(bad):
     buffer.add(obs=3.0, terminated=False)
     buffer.sample(1)
     assert seen == [([0, 1], [0, 0])]
+
+
+STEPS = {"obs": Field(), "reward": Field(), "next_obs": Field()}
+
+
+@pytest.mark.parametrize(
+    "transform", [FrameStack(2), NStep(2, 1.0), Sequence(2, 0, 0)], ids=lambda one: type(one).__name__
+)
+class TestWithoutFlags:
+    """Nothing but `end_episode` says where an episode ends: that must be meant."""
+
+    def test_that_is_refused(self, transform):
+        with pytest.raises(FieldError, match=r'neither `terminated` nor `truncated`; .*episodes="manual"'):
+            ReplayBuffer(20, STEPS, transforms=[transform])
+
+    def test_unless_it_is_meant(self, transform, tmp_path):
+        buffer = ReplayBuffer(20, STEPS, transforms=[transform], episodes="manual", seed=0)
+        for start in (0, 10):
+            n = np.arange(start, start + 3)
+            buffer.extend(obs=n, reward=np.ones(3), next_obs=n + 1)
+            buffer.end_episode()
+        buffer.save(tmp_path)
+        for one in (buffer, ReplayBuffer.load(tmp_path)):
+            batch = one.as_batch(range(6))
+            match transform:
+                case FrameStack():
+                    assert batch.obs.tolist() == [[0, 0], [0, 1], [1, 2], [10, 10], [10, 11], [11, 12]]
+                case NStep():
+                    assert batch.reward.tolist() == [2, 2, 1, 2, 2, 1]
+                    assert batch.discount.tolist() == [1.0] * 6
+                case Sequence():
+                    assert batch.obs[2].tolist() == [2, 0]

@@ -5,23 +5,18 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import FrameStackObservation
 
-from replaylab.errors import DtypeError, FieldError, ShapeError
-from replaylab.replay import Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
+from replaylab.errors import DtypeError, FieldError
+from replaylab.replay import Field, FrameStack, ReplayBuffer
+from tests.replay.buffers import transition
 
-FIELDS = {
-    "obs": Field((2,)),
-    "reward": Field(),
-    "next_obs": Field((2,)),
-    "terminated": Field((), bool),
-    "truncated": Field((), bool),
-}
+FIELDS = transition(Field((2,)))
 
 
 @pytest.mark.parametrize("padding", ["repeat", "zero"])
 @pytest.mark.parametrize("next_obs", ["stored", "derived"])
 @pytest.mark.parametrize("capacity", [1000, 64])
 def test_a_batch_holds_what_the_environment_gave(padding, next_obs, capacity):
-    """Gymnasium's own stacks, stored as single frames, come back whole; but for the ring's oldest steps."""
+    """Gymnasium's own stacks, stored as single frames, come back whole; except for the ring's oldest steps."""
     env = FrameStackObservation(gym.make("CartPole-v1"), 4, padding_type={"repeat": "reset", "zero": "zero"}[padding])
     stack = FrameStack(4, padding=padding, stacked_input=True)
     buffer = ReplayBuffer.for_env(env, capacity, transforms=[stack], next_obs=next_obs, seed=0)
@@ -125,82 +120,23 @@ class TestTheFirstStackOfAnEpisode:
 
 def test_a_field_that_is_only_called_next():
     fields = {"obs": Field((2,)), "next_action": Field((2,))}
-    buffer = ReplayBuffer(10, fields, transforms=[FrameStack(2, ("next_action",), stacked_input=True)], seed=0)
+    stack = FrameStack(2, ("next_action",), stacked_input=True)
+    buffer = ReplayBuffer(10, fields, transforms=[stack], episodes="manual", seed=0)
     with pytest.raises(FieldError, match="the stack given for `next_action` begins an episode"):
         buffer.add(obs=[0, 0], next_action=[[1, 1], [2, 2]])
     buffer.add(obs=[0, 0], next_action=[[2, 2], [2, 2]])
 
 
 def test_values_that_are_no_numbers_are_refused_as_such():
-    buffer = ReplayBuffer(10, {"obs": Field((2,))}, transforms=[FrameStack(2, stacked_input=True)], seed=0)
+    stack = FrameStack(2, stacked_input=True)
+    buffer = ReplayBuffer(10, {"obs": Field((2,))}, transforms=[stack], episodes="manual", seed=0)
     with pytest.raises(DtypeError, match="stores float32, but got"):
         buffer.add(obs=[["a", "b"], ["c", "d"]])
 
 
-def test_a_single_frame_where_stacks_are_given():
-    buffer = ReplayBuffer(10, FIELDS, transforms=[FrameStack(3, stacked_input=True)])
-    with pytest.raises(ShapeError, match=r"must be given as stacks of 3 frames along axis 0 .*but got shape \(2,\)"):
-        buffer.add(obs=[0, 0], reward=0, next_obs=[0, 0], terminated=False, truncated=False)
-
-
-def test_an_environment_without_stacks():
-    with pytest.raises(FieldError, match="needs stacks of 3 frames, but the environment's `obs` has shape"):
-        ReplayBuffer.for_env(gym.make("CartPole-v1"), 10, transforms=[FrameStack(3, stacked_input=True)])
-
-
-class TestEndEpisode:
-    """What an environment is given after a reset by hand follows no stored step."""
-
-    def filled(self, cut, **options):
-        buffer = ReplayBuffer(20, FIELDS, num_envs=2, seed=0, **options)
-        for t in range(4):
-            if cut is not None and t == 2:
-                buffer.end_episode(cut)
-            obs = np.full((2, 2), t, np.float32)
-            buffer.add(obs=obs, reward=[1, 1], next_obs=obs + 1, terminated=[False] * 2, truncated=[False] * 2)
-        return buffer
-
-    def test_n_step_stops_there(self):
-        buffer = self.filled([True, False], transforms=[NStep(4, gamma=0.5)])
-        batch = buffer.sample(500)
-        steps = {int(i): int(n) for i, n in zip(batch.id, batch.n_steps, strict=True)}
-        assert steps == {0: 2, 2: 1, 4: 2, 6: 1, 1: 4, 3: 3, 5: 2, 7: 1}
-
-    def test_in_all_environments(self):
-        buffer = self.filled(None, transforms=[FrameStack(3, padding="zero")])
-        buffer.end_episode()
-        batch = buffer.sample(100)
-        assert batch.obs.shape == (100, 3, 2)
-
-    def test_stacks_and_sequences_stop_there(self):
-        buffer = self.filled([True, True], transforms=[FrameStack(3, padding="zero"), Sequence(2, 0, 1)])
-        batch = buffer.sample(200)
-        first = batch.id == 4  # step 2 of environment 0: the first after the cut
-        assert first.any()
-        np.testing.assert_array_equal(batch.mask[first][0], [False, True, True])
-        np.testing.assert_array_equal(batch.obs[first][0, 1, :, 0], [0, 0, 2])
-
-    def test_the_coming_step_is_stored(self):
-        buffer = ReplayBuffer(20, FIELDS, autoreset="next_step")
-        step = {"obs": [0, 0], "reward": 0, "next_obs": [1, 1], "truncated": False}
-        buffer.add(**step, terminated=True)
-        buffer.end_episode()
-        assert buffer.add(**step, terminated=False) == 1
-
-
-class TestRefusals:
-    def test_frames_that_are_goals_outcomes_or_states(self):
-        goal = {"achieved_goal": Field(), "desired_goal": Field()}
-        fields = FIELDS | {"obs": goal, "next_obs": goal, "hidden": Field((3,))}
-
-        def same(achieved, desired, info):
-            return achieved == desired
-
-        for transforms in (
-            [Hindsight(same, same), FrameStack()],
-            [FrameStack(), Hindsight(same, same)],
-            [FrameStack(fields=("reward",))],
-            [Sequence(state=("hidden",)), FrameStack(fields=("hidden",))],
-        ):
-            with pytest.raises(FieldError, match="FrameStack cannot stack"):
-                ReplayBuffer(10, fields, transforms=transforms)
+def test_the_step_after_a_reset_by_hand_is_stored():
+    buffer = ReplayBuffer(20, FIELDS, autoreset="next_step")
+    step = {"obs": [0, 0], "reward": 0, "next_obs": [1, 1], "truncated": False}
+    buffer.add(**step, terminated=True)
+    buffer.end_episode()
+    assert buffer.add(**step, terminated=False) == 1

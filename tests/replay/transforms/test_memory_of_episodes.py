@@ -1,4 +1,4 @@
-"""What is kept about episodes is bounded by the capacity, counted in `nbytes`, and foretold by `most_nbytes`."""
+"""What is kept about episodes is bounded by the capacity, and counted in `nbytes`."""
 
 import subprocess
 import sys
@@ -6,13 +6,30 @@ import sys
 import numpy as np
 import pytest
 
+from replaylab import _core
 from replaylab.errors import OverSizeError
 from replaylab.replay import Dispersed, Field, FrameStack, ReplayBuffer, Sequence, Uniform
+from replaylab.replay.data.memory import core_fields
 from tests.replay.transforms.transform_worlds import ByAge
 
 FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}
 FIELDS = {"obs": Field(), **FLAGS}
 PAIRS = {"obs": Field((64,)), "next_obs": Field((64,)), **FLAGS}
+
+
+def bound(empty):
+    """The most that the `nbytes` of an empty buffer may grow to, as the error of one that does not fit counts it."""
+    config = empty._parts.config
+    _, grown = _core.replica_nbytes(
+        core_fields(empty._parts.layout.flat),
+        config.capacity,
+        config.num_envs or 1,
+        config.sampler.core_config(),
+        config.core_transforms,
+        config.retention.core_kind,
+        config.count_replays,
+    )
+    return empty.nbytes + grown
 
 
 def give(buffer, steps, env, ends):
@@ -27,6 +44,7 @@ def give(buffer, steps, env, ends):
 def test_an_endless_episode_pins_no_others(sampler):
     """A step of environment 0 is always stored, while the episodes of environment 1 come and go."""
     buffer = ReplayBuffer(100, FIELDS, num_envs=2, transforms=[FrameStack(2)], sampler=sampler, seed=0)
+    most = bound(buffer)
     held = []
     for _ in range(40):
         for _ in range(20):
@@ -35,19 +53,20 @@ def test_an_endless_episode_pins_no_others(sampler):
         held.append(buffer.nbytes)
         buffer.sample(5)
     assert max(held[5:]) == min(held[5:])
-    assert max(held) <= buffer.most_nbytes
+    assert max(held) <= most
 
 
 def test_environments_take_turns_in_filling_the_ring():
     """Each has had the whole ring to itself once; what that took is given back."""
     buffer = ReplayBuffer(1000, FIELDS, num_envs=50, transforms=[FrameStack(2)], seed=0)
+    most = bound(buffer)
     for env in range(50):
         give(buffer, 1000, env, ends=False)
         buffer.sample(10)
-        assert buffer.nbytes <= buffer.most_nbytes
-    rows = ReplayBuffer(1000, FIELDS, num_envs=50).nbytes
+        assert buffer.nbytes <= most
+    rows = ReplayBuffer(1000, FIELDS).nbytes
     assert buffer.nbytes - rows < 32 * 1000 + 2000
-    assert buffer.most_nbytes - rows == 8 * 1000 + 32 * 1000 + 16 * 1000 + 4 * 8 * 50
+    assert most - rows == 8 * 1000 + 32 * 1000 + 16 * 1000 + 4 * 8 * 50
 
 
 @pytest.mark.parametrize("num_envs", [1, 2, 7])
@@ -57,12 +76,12 @@ def test_the_worst_that_may_come_is_foretold(num_envs):
         buffer = ReplayBuffer(
             500, PAIRS, num_envs=num_envs, transforms=[Sequence(2, 1)], next_obs=next_obs, sampler=sampler, seed=0
         )
-        most = buffer.most_nbytes
+        most = bound(buffer)
         before = buffer.nbytes
         obs = np.random.default_rng(0).random((1200, num_envs, 64), np.float32)
         flags = dict.fromkeys(FLAGS, np.ones((1200, num_envs), bool))
         buffer.extend(obs=obs, next_obs=obs + 1, **flags)
-        assert before < buffer.nbytes <= most == buffer.most_nbytes
+        assert before < buffer.nbytes <= most
         if next_obs == "derived":
             assert buffer.nbytes > 0.9 * most
             assert buffer.nbytes > before + 500 * 64 * 4
@@ -70,12 +89,13 @@ def test_the_worst_that_may_come_is_foretold(num_envs):
 
 def test_without_anything_that_grows_it_is_nbytes():
     buffer = ReplayBuffer(500, FIELDS)
+    most = bound(buffer)
     buffer.extend(obs=np.zeros(900), terminated=np.ones(900, bool), truncated=np.zeros(900, bool))
-    assert buffer.most_nbytes == buffer.nbytes
+    assert buffer.nbytes == most
 
 
 def test_the_refusal_says_what_comes_on_top(monkeypatch):
-    monkeypatch.setattr("replaylab.replay.data.memory.machine_memory", lambda: 2**20)
+    monkeypatch.setattr("replaylab.replay.buffer_memory.machine_memory", lambda: 2**20)
     with pytest.raises(OverSizeError, match=r"1.0 MiB; \(closing rows of `next_obs` come on top, at most 2\.\d MiB\)"):
         ReplayBuffer(10_000, PAIRS, next_obs="derived")
     with pytest.raises(OverSizeError, match=r"1.0 MiB; \(episodes come on top, at most 3\.\d MiB\)"):
@@ -85,7 +105,7 @@ def test_the_refusal_says_what_comes_on_top(monkeypatch):
 def test_records_of_a_custom_sampler_are_counted(monkeypatch):
     buffer, plain = (ReplayBuffer(10_000, FIELDS, sampler=sampler) for sampler in (ByAge(), Uniform()))
     assert 0 <= buffer.nbytes - plain.nbytes - 5 * 8 * 10_000 < 1000
-    monkeypatch.setattr("replaylab.replay.data.memory.machine_memory", lambda: plain.nbytes + 10 * 10_000)
+    monkeypatch.setattr("replaylab.replay.buffer_memory.machine_memory", lambda: plain.nbytes + 10 * 10_000)
     ReplayBuffer(10_000, FIELDS)
     with pytest.raises(OverSizeError):
         ReplayBuffer(10_000, FIELDS, sampler=ByAge())
@@ -111,35 +131,3 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     grown = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert grown * 1024 < 2**21
-
-
-def test_snapshots_from_before_load(tmp_path):
-    """Earlier versions counted episodes for ever, and kept records of those of which nothing was stored."""
-    buffer = ReplayBuffer(6, FIELDS, num_envs=2, transforms=[FrameStack(3)], seed=0)
-    rng = np.random.default_rng(0)
-
-    def step(one, k, ends):
-        one.add(obs=[k, -k], terminated=[False, ends], truncated=[False, False])
-
-    for k in range(9):
-        step(buffer, k, k % 2 == 0)
-    state = buffer._core.state()
-    first = 2**32 - 3  # the numbers in the marks are its lowest 32 bits
-    numbers = state["replica0.episodes"]
-    records = numbers[1:-1].reshape(-1, 4)
-    dead = np.array([[17, 4, 0, 1]])  # as earlier versions left them, between those that are in use
-    old = dict(state)
-    old["replica0.episodes"] = np.concatenate([[first], np.concatenate([dead, records, dead]).ravel()])
-    old["replica0.episode_of"] = (state["replica0.episode_of"].astype(np.int64) + 1 + first).astype(np.uint32)
-    lines = state["replica0.lines"].reshape(-1, 5).copy()
-    lines[:, 2] = np.where(lines[:, 2] < 0, -1, lines[:, 2] + 1 + first)
-    old["replica0.lines"] = lines.ravel()
-    twin = ReplayBuffer(6, FIELDS, num_envs=2, transforms=[FrameStack(3)], seed=0)
-    twin._core.bytes(0)[...] = buffer._core.bytes(0)
-    twin._core.restore(old)
-    for k in range(9, 60):
-        ids = np.arange(buffer._core.counts()[1][0] - 6, buffer._core.counts()[1][0])
-        mine, other = buffer.as_batch(ids), twin.as_batch(ids)
-        np.testing.assert_array_equal(mine.obs, other.obs)
-        for one, ends in zip((buffer, twin), [rng.random() < 0.5] * 2, strict=True):
-            step(one, k, ends)

@@ -1,4 +1,4 @@
-"""Every combination of transforms, driven by random calls: buffer and oracle must agree after every one."""
+"""Every combination of transforms, and none, driven by random calls: buffer and oracle must agree after every one."""
 
 import tempfile
 from itertools import product
@@ -11,14 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from replaylab.replay import Prioritized, RankBased
 from tests.replay.transforms.transform_worlds import (
+    CAPACITIES,
     COMBINATIONS,
     LENGTHS,
+    MAGNITUDES,
+    PLAIN_SAMPLERS,
     SAMPLERS,
     TransformWorld,
     fields_for,
     make_transforms,
 )
-from tests.replay.worlds import CAPACITIES
 
 AUTORESETS = (None, "disabled", "next_step", "same_step")
 
@@ -104,6 +106,43 @@ class TransformMachine(RuleBasedStateMachine):
 
 
 COMMON = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
+
+
+class PlainMachine(TransformMachine):
+    """Without transforms, by samplers that the other leaves out: small rings, so that much is dropped."""
+
+    save_and_load = None  # see tests/replay/test_snapshot.py
+
+    @initialize(
+        capacity=st.sampled_from([1, 2, 3, 5, 17, 64]),
+        num_envs=st.sampled_from([None, 1, 3]),
+        replicas=st.sampled_from([None, 1, 3]),
+        sampler=st.sampled_from(PLAIN_SAMPLERS),
+        autoreset=st.sampled_from(AUTORESETS),
+        fields=st.sampled_from(["flat", "images"]),
+        seed=st.integers(0, 2**32),
+    )
+    def create(self, capacity, num_envs, fields, seed, **options):
+        options |= {"num_envs": num_envs, "fields": fields, "seed": seed}
+        self.world = TransformWorld(max(capacity, num_envs or 1), [], **options)
+        self.folder = tempfile.TemporaryDirectory()
+
+    @precondition(lambda self: self.world and isinstance(self.world.sampler, Prioritized))
+    @rule(n=st.integers(0, 50), low=st.integers(0, 6), high=st.integers(0, 6), as_td_error=st.booleans())
+    def update_priorities(self, n, low, high, as_td_error):
+        low, high = min(low, high), max(low, high)
+        self.world.update_priorities(n, MAGNITUDES[low : high + 1], as_td_error=as_td_error)
+
+
+TestPlain = PlainMachine.TestCase
+TestPlain.settings = settings(max_examples=150, stateful_step_count=25, **COMMON)
+
+
+@pytest.mark.slow
+class TestPlainLong(PlainMachine.TestCase):
+    settings = settings(max_examples=1500, stateful_step_count=50, **COMMON)
+
+
 TestTransforms = TransformMachine.TestCase
 TestTransforms.settings = settings(max_examples=60, stateful_step_count=15, **COMMON)
 

@@ -1,29 +1,37 @@
-"""Scripted environments whose steps say who they are, in a buffer with transforms and in its oracle.
+"""Scripted environments whose steps say who they are, in a buffer with any transforms or none, and in its oracle.
 
 Every step has its own `tag`, and every observation its own achieved goal, so a row tells what it was made from.
 Images are of few different bytes, so that an observation often equals another by chance.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import pytest
 
+from replaylab.errors import EmptyBufferError, PriorityError
 from replaylab.replay import (
+    Combined,
     CustomSampler,
+    EpisodeEnds,
     Field,
     FrameStack,
     Hindsight,
+    Linear,
     NStep,
+    Online,
     Prioritized,
     RankBased,
     ReplayBuffer,
     Sequence,
+    SlidingWindow,
     Uniform,
 )
+from tests.given import priorities_or_errors
 from tests.oracle import OracleBuffer, TransformOracle, flatten, unflatten
 from tests.oracle.transforms import under
-from tests.replay.worlds import World, bits
 
 STEP = {
     "action": Field((), np.int64),
@@ -32,6 +40,8 @@ STEP = {
     "truncated": Field((), np.bool_),
     "tag": Field((), np.int64),
     "memory": {"hidden": Field((3,))},
+    "next_mask": Field((2,), np.int16),
+    "late": {"tag": Field((), np.int32), "camera": Field((2,), np.uint8)},
 }
 GOAL = {"observation": Field((2,), np.uint8), "achieved_goal": Field((2,)), "desired_goal": Field((2,))}
 IMAGES = {"camera": Field((2, 2), np.uint8), "joints": (Field((2,), np.float64), Field((), np.bool_))}
@@ -44,6 +54,11 @@ FIELDS = {
     "images": {"obs": IMAGES, **STEP, "next_obs": IMAGES},
     "endless": {"obs": Field((2,), np.uint8), **WITHOUT_ENDS, "next_obs": Field((2,), np.uint8)},
 }
+
+
+def bits(array):
+    """Bytes of an array, so that NaNs compare too."""
+    return np.ascontiguousarray(array).tobytes()
 
 
 def compute_reward(achieved, desired, info):
@@ -69,21 +84,44 @@ def compute_terminated(achieved, desired, info):
 class ByAge(CustomSampler):
     """Every third step more often, and every fourth never."""
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         wanted = 1.0 + (view.ids % 3 == 0) - (view.ids % 4 == 1) * (len(view.ids) > 1)
         wanted[-1] = 1.0
         return wanted / wanted.sum()
 
 
-SAMPLERS = (Uniform(), Prioritized(beta=0.5), RankBased(beta=0.5), ByAge())
-N_STEPS = (NStep(3, 0.5), NStep(2, 0.9), NStep(6, 1.0), NStep(1, 0.9))
+SAMPLERS = (
+    *(Uniform(), Prioritized(beta=0.5), RankBased(beta=0.5), ByAge()),
+    EpisodeEnds(share=0.6, steps=2, truncated=True),
+)
+PLAIN_SAMPLERS = (
+    Online(),
+    SlidingWindow(),
+    Uniform(),
+    Combined(),
+    Combined(mode="replace"),
+    Combined(mode="replace", distinct=True),
+    EpisodeEnds(share=0.3),
+    Prioritized(),
+    Prioritized(alpha=1.0, beta=1.0, normalize="batch"),
+    Prioritized(alpha=0.5, beta=Linear(0.2, 0.9, until=0.5), epsilon=0.01, normalize="none"),
+)
+"""Of buffers without transforms."""
+CAPACITIES = (1, 2, 5, 64, 1000)
+MAGNITUDES = np.array([0.0, 1e-30, 1e-6, 1.0, 3.5, 1e6, 1e30])
+N_STEPS = (
+    NStep(3, 0.5, last=("late",)),
+    NStep(2, 0.9),
+    NStep(6, 1.0, last=("late.camera", "action")),
+    NStep(1, 0.9, last=("late.tag",)),
+)
 SEQUENCES = ((4, 2, 1), (3, 0, 0), (5, 4, 3), (1, 0, 2), (12, 3, 0), (80, 40, 40))  # length, overlap, burn-in
 LENGTHS = ((1, 1), (1, 6), (2, 90))  # of episodes
 
 
 COMBINATIONS = list(
     product(  # n-step, padding of frame stacks, hindsight strategy, sequences
-        (False, True), (None, "repeat", "zero"), (None, "future", "final", "episode", "random"), (False, True)
+        (False, True), (None, "repeat", "zero"), (None, "future", "final", "episode"), (False, True)
     )
 )
 
@@ -95,6 +133,7 @@ def make_transforms(rng, n_step, padding, strategy, sequence, stacked_input=Fals
         transforms.append(N_STEPS[rng.integers(len(N_STEPS))])
     if padding:
         fields = ("obs.observation",) if strategy else ("obs",)
+        fields += ("late.camera", "next_mask") if rng.random() < 0.5 and not stacked_input else ()
         length = int(rng.integers(2, 5))
         transforms.append(FrameStack(length, fields, padding=padding, stacked_input=stacked_input))
     state = ("memory",) if rng.random() < 0.5 else ()
@@ -137,7 +176,7 @@ class Script:
         self.obs = self.observe()
 
     def observe(self):
-        """Make an observation of its own achieved goal, by path below `obs`."""
+        """Make an observation its own achieved goal, by path below `obs`."""
         n = next(self.counter)
         made = {}
         for path, field in self.leaves.items():
@@ -161,7 +200,8 @@ class Script:
             "tag": n,
         }
         step = {(name,): value for name, value in values.items() if name in self.fields}
-        step |= {("memory", "hidden"): np.array([n % 16, 1, 2], np.float32)}
+        step |= {("memory", "hidden"): np.array([n % 16, 1, 2], np.float32), ("next_mask",): np.array([n % 999, 3])}
+        step |= {("late", "tag"): n, ("late", "camera"): self.rng.integers(0, 2, 2)}
         step |= {("obs", *path): leaf for path, leaf in obs.items()}
         return step | {("next_obs", *path): leaf for path, leaf in next_obs.items()}
 
@@ -174,7 +214,7 @@ class Script:
         obs, next_obs = self.obs, self.observe()
         self.left -= 1
         if self.left:
-            # Now and then someone moves the environment without saying so: the episode goes on from elsewhere.
+            # Now and then someone moves the environment without saying so: the episode continues from elsewhere.
             self.obs = self.observe() if self.rng.random() < 0.05 else next_obs
             return self.record(obs, next_obs), None
         terminated, truncated = [(True, False), (False, True), (True, True)][self.rng.integers(3)]
@@ -186,8 +226,11 @@ class Script:
         return self.record(obs, self.obs if self.autoreset == "same_step" else next_obs, **ends), next_obs
 
 
-class TransformWorld(World):
-    """A buffer with transforms and its oracle, fed the same steps of scripted environments."""
+class TransformWorld:
+    """A buffer with transforms and its oracle, fed the same steps of scripted environments.
+
+    Inside, arrays always have the axes R, T, E; `outward` drops those the buffer was not declared with.
+    """
 
     def __init__(
         self,
@@ -207,8 +250,9 @@ class TransformWorld(World):
         self.sampler, self.transforms, self.next_obs = sampler or Uniform(), transforms, next_obs
         self.leaves = flatten(self.fields)
         options = {"num_envs": num_envs, "replicas": replicas, "sampler": self.sampler, "autoreset": autoreset}
+        episodes = "flags" if "terminated" in self.fields else "manual"
         self.buffer = ReplayBuffer(
-            capacity, self.fields, transforms=transforms, next_obs=next_obs, seed=seed, **options
+            capacity, self.fields, transforms=transforms, next_obs=next_obs, episodes=episodes, seed=seed, **options
         )
         self.oracle = OracleBuffer(capacity, **options)
         self.rows = [TransformOracle(replay, transforms) for replay in self.oracle.replay]
@@ -219,6 +263,48 @@ class TransformWorld(World):
             for r, e in product(range(self.R), range(self.E))
         }
         self.batches = {}  # batch size -> a batch, to be given as `out`
+
+    @property
+    def rtol(self):
+        """Relative tolerance of probabilities: p^alpha is rounded to float32, all else is float64."""
+        return 3e-7 if isinstance(self.sampler, Prioritized) else 1e-10
+
+    @property
+    def R(self):  # noqa: N802
+        return self.replicas or 1
+
+    @property
+    def E(self):  # noqa: N802
+        return self.num_envs or 1
+
+    def outward(self, array, *, time):
+        """Drop the axes R, T, E that the caller does not have."""
+        keep = [self.replicas is not None, time, self.num_envs is not None]
+        lead = tuple(n for n, kept in zip(array.shape[:3], keep, strict=True) if kept)
+        return array.reshape(lead + array.shape[3:])
+
+    def per_replica(self, array):
+        """Give an array from the buffer its R axis."""
+        return np.asarray(array) if self.replicas is not None else np.asarray(array)[None]
+
+    def clear(self):
+        """Drop everything."""
+        self.buffer.clear()
+        self.oracle.clear()
+
+    def known_ids(self):
+        """All ids ever given (R, n); shorter replicas are padded with -1."""
+        counts = [len(replay.steps) for replay in self.oracle.replay]
+        ids = np.arange(max(counts)) * np.ones((self.R, 1), np.int64)
+        return np.where(ids < np.array(counts)[:, None], ids, -1)
+
+    def drawable(self, batch_size):
+        """Whether every replica can answer `sample(batch_size)`."""
+        different = isinstance(self.sampler, SlidingWindow) or getattr(self.sampler, "distinct", False)
+        least = self.sampler.rows(batch_size) if different else 1
+        if any(len(replay.stored) < least for replay in self.oracle.replay):
+            return False
+        return all(sum(replay.distribution(batch_size).values()) > 0 for replay in self.oracle.replay)
 
     @property
     def stack(self):
@@ -253,7 +339,10 @@ class TransformWorld(World):
         method = self.buffer.add if T is None else self.buffer.extend
         ids = method(**self.given(tree, T, masked=masked), **options)
         expected = self.oracle.extend(unflatten(tree), where, unflatten(final))
-        np.testing.assert_array_equal(ids, self.outward(expected, time=T is not None))
+        expected = self.outward(expected, time=T is not None)
+        assert type(ids) is (np.ndarray if expected.ndim else int)
+        assert np.asarray(ids).dtype == np.int64
+        np.testing.assert_array_equal(ids, expected)
 
     def end_episodes(self):
         """Reset some environments without a word to the buffer but `end_episode`."""
@@ -287,15 +376,24 @@ class TransformWorld(World):
             out[path] = self.outward(leaf, time=T is not None)
         return unflatten(out)
 
-    def update_priorities(self, n):
+    def update_priorities(self, n, magnitudes=(0.0, 0.25, 1.0, 3.5, 64.0), *, as_td_error=False):
         """Give feedback for ids of batches, some of them of steps long gone."""
         ids = np.stack([self.feedback_ids(rows, n) for rows in self.rows])
         least = 1 if isinstance(self.sampler, RankBased) else 0
-        values = np.array([0.0, 0.25, 1.0, 3.5, 64.0])[self.rng.integers(least, 5, ids.shape)]
-        given = (ids, values) if self.replicas else (ids[0], values[0])
-        count = self.buffer.update_priorities(given[0], priority=given[1])
+        values = np.array(magnitudes)[self.rng.integers(least, len(magnitudes), ids.shape)]
+        if as_td_error:
+            fed = {"td_error": self.outer(values * self.rng.choice([-1, 1], ids.shape))}
+            values = values + self.sampler.epsilon
+        else:
+            fed = priorities_or_errors(self.sampler, self.outer(values))
+        count = self.buffer.update_priorities(self.outer(ids), **fed)
+        assert type(count) is int
         pairs = zip(self.rows, ids.tolist(), values.tolist(), strict=True)
         assert count == sum(rows.update_priorities(i, p) for rows, i, p in pairs)
+
+    def outer(self, rows):
+        """Drop the axis of replicas if there are none."""
+        return rows if self.replicas is not None else rows[0]
 
     def feedback_ids(self, rows, n):
         stored, oldest = rows.replay.stored, rows.replay.stored.start
@@ -308,11 +406,14 @@ class TransformWorld(World):
         return np.where(gone, self.rng.integers(-1, max(oldest, 1), n), ids)
 
     def reload(self, folder):
-        """Save, load, and go on with the copy, which must draw as the original does."""
+        """Save, load, and continue with the copy, which must draw as the original does.
+
+        Every other time its environments are reset, and the open episodes end.
+        """
         self.buffer.save(folder)
         given = {"sampler": self.sampler} if isinstance(self.sampler, CustomSampler) else {}
         given |= {"transforms": self.transforms} if self.hindsight else {}
-        twin = ReplayBuffer.load(folder, **given)
+        twin = ReplayBuffer.load(folder, continue_episodes=True, **given)
         if self.drawable(3):
             for _ in range(3):
                 mine, other = (flatten(buffer.sample(3, progress=0.5)) for buffer in (self.buffer, twin))
@@ -320,6 +421,14 @@ class TransformWorld(World):
                 for path in mine:
                     assert bits(mine[path]) == bits(other[path])
         self.buffer = twin
+        if self.rng.random() < 0.5:
+            twin.save(folder)
+            self.buffer = ReplayBuffer.load(folder, continue_episodes=False, **given)
+            self.oracle.cut_episodes()
+            for script in self.scripts.values():
+                script.start()
+            self.buffer.save(folder)
+            self.buffer = ReplayBuffer.load(folder, **given)  # no episode is open any more
 
     def check_contents(self):
         """Sizes, and every stored step: by `columns` and by `get`."""
@@ -336,7 +445,7 @@ class TransformWorld(World):
         if min(sizes):
             oldest = np.array([[replay.stored.start] for replay in self.oracle.replay])
             ids = oldest + self.rng.integers(0, min(sizes), (self.R, 20))
-            found = flatten(self.buffer.get(ids if self.replicas else ids[0]))
+            found = flatten(self.buffer.get(self.outer(ids)))
             assert found.keys() == self.leaves.keys()
             for path, column in found.items():
                 for replay, row, kept in zip(self.oracle.replay, ids.tolist(), self.per_replica(column), strict=True):
@@ -347,30 +456,39 @@ class TransformWorld(World):
         if not self.drawable(batch_size):
             return
         ids = self.known_ids()[:, -self.buffer.capacity - 10 :]
-        found = self.buffer.probabilities(ids if self.replicas else ids[0], batch_size=batch_size)
-        laws = [rows.law(batch_size) for rows in self.rows]
-        expected = [[law.get(i, 0.0) for i in row] for law, row in zip(laws, ids.tolist(), strict=True)]
-        np.testing.assert_allclose(self.per_replica(found), expected, rtol=1e-6, atol=0)
+        found = self.buffer.probabilities(self.outer(ids), batch_size=batch_size)
+        assert found.dtype == np.float64
+        distributions = [rows.distribution(batch_size) for rows in self.rows]
+        expected = [
+            [distribution.get(i, 0.0) for i in row]
+            for distribution, row in zip(distributions, ids.tolist(), strict=True)
+        ]
+        np.testing.assert_allclose(self.per_replica(found), expected, rtol=self.rtol, atol=0)
 
     def check_sample(self, batch_size, *, again=False):
         """Draw a batch and compare every row; `again`: into the arrays of the last such batch."""
         if not self.drawable(batch_size):
+            with pytest.raises((EmptyBufferError, PriorityError)):
+                self.buffer.sample(batch_size, progress=0.5)
             return
         out = self.batches.get(batch_size) if again and not isinstance(self.sampler, CustomSampler) else None
         batch = self.buffer.sample(batch_size, progress=0.5, out=out)
         assert out is None or batch is out
         self.batches[batch_size] = batch
         columns = flatten(batch)
+        assert (batch.id.dtype, batch.weight.dtype, batch.probability.dtype) == (np.int64, np.float32, np.float64)
+        beta = getattr(self.sampler, "beta", 0.0)
+        beta = beta(0.5) if callable(beta) else beta
         for r, rows in enumerate(self.rows):
             mine = {path: self.per_replica(column)[r] for path, column in columns.items()}
-            assert all(len(column) == batch_size for column in mine.values())
-            law = rows.law(batch_size)
+            assert all(len(column) == self.sampler.rows(batch_size) for column in mine.values())
+            distribution = rows.distribution(batch_size)
             ids = mine["id",].tolist()
-            np.testing.assert_allclose(mine["probability",], [law[i] for i in ids], rtol=1e-6)
-            assert mine["weight",].shape == (batch_size,)
+            np.testing.assert_allclose(mine["probability",], [distribution[i] for i in ids], rtol=self.rtol)
             if not self.sequence:
-                weight = rows.replay.weights(ids, batch_size, 0.5)
-                np.testing.assert_allclose(mine["weight",], weight, rtol=2e-6)
+                weight = rows.replay.weights(ids, batch_size, beta)
+                np.testing.assert_allclose(mine["weight",], weight, rtol=2e-6, atol=1e-37)
+                self.check_fixed_rows(rows.replay, ids, batch_size, distribution)
             for k, i in enumerate(ids):
                 row = {path: column[k] for path, column in mine.items()}
                 self.check_row(rows, i, row, batch_size)
@@ -400,3 +518,20 @@ class TransformWorld(World):
         if self.sequence:
             goal = goal[row["mask",].argmax()]
         return goal.reshape(-1, 2)[-1].copy()
+
+    def check_fixed_rows(self, replay, ids, batch_size, distribution):
+        """What is certain about a batch whatever the random numbers."""
+        newest = replay.stored[-1]
+        match self.sampler:
+            case Online():
+                assert ids == [newest]
+            case SlidingWindow():
+                assert ids == list(replay.stored)[: -batch_size - 1 : -1]  # newest first
+            case Combined():
+                assert ids[-1] == newest
+            case Prioritized():
+                for i in set(ids):
+                    # B P segments long, it touches at most ceil(B P) + 1 of them and covers floor(B P) - 1.
+                    share = batch_size * distribution[i]
+                    assert distribution[i] > 0
+                    assert math.floor(share * (1 - 1e-6)) - 1 <= ids.count(i) <= math.ceil(share * (1 + 1e-6)) + 1

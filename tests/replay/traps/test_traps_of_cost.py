@@ -20,7 +20,7 @@ from replaylab.replay import (
     Sticky,
     Uniform,
 )
-from tests.replay.traps.test_traps_of_priorities import make
+from tests.replay.buffers import filled
 
 
 @pytest.mark.no_sanitizer
@@ -41,14 +41,14 @@ class TestTrap10WorkDoesNotGrowWithTheBuffer:
     )
 
     @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
-    def test_trap_10_of_add_sample_update_and_law(self, sampler):
+    def test_trap_10_of_add_sample_update_and_distribution(self, sampler):
         small, large = (self.seconds(sampler, capacity) for capacity in (self.SMALL, self.LARGE))
         for call in small:
             assert large[call] < 20 * small[call] + 20e-6, call
 
     def seconds(self, sampler, capacity):
         """Return the shortest time of 50 calls each, on a full buffer."""
-        buffer = make(capacity, sampler)
+        buffer = filled(sampler, capacity)
         rng, ids = np.random.default_rng(0), np.arange(capacity)
         buffer.update_priorities(ids, rng.exponential(size=capacity))
         best = {}
@@ -58,7 +58,7 @@ class TestTrap10WorkDoesNotGrowWithTheBuffer:
                 "add": lambda: buffer.add(x=0),
                 "sample": lambda: buffer.sample(32, progress=0.5),
                 "update": lambda batch=batch: buffer.update_priorities(batch.id, rng.exponential(size=32)),
-                "law": lambda batch=batch: buffer.probabilities(batch.id, batch_size=32, progress=0.5),
+                "distribution": lambda batch=batch: buffer.probabilities(batch.id, batch_size=32, progress=0.5),
             }
             for name, call in calls.items():
                 start = time.perf_counter()
@@ -105,7 +105,7 @@ def test_reading_many_replicas_looks_at_each_once():
 
 
 def test_figures_of_sequences_take_memory_for_steps_not_for_blocks():
-    buffer = ReplayBuffer(20_000, {"x": Field()}, transforms=[Sequence(1000, 0, 0)], seed=0)
+    buffer = ReplayBuffer(20_000, {"x": Field()}, transforms=[Sequence(1000, 0, 0)], episodes="manual", seed=0)
     buffer.extend(x=np.zeros(20_000))
     buffer.stats()
     tracemalloc.start()

@@ -12,19 +12,25 @@ from replaylab import statistics
 from replaylab.number_format import decimals, p_value
 from replaylab.plotting import palette
 from replaylab.statistics import Band, Interval
-from replaylab.study import InProcess
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import BudgetSpent, Curve, Difference
 from replaylab.study.analysis.planned_looks import inner_interval
 from replaylab.study.execution.progress import PlainReporter
-from replaylab.study.report import figures, sentences
+from replaylab.study.report import figures, headline, sentences
 from replaylab.study.report.what_ran import what_ran
-from tests.study.tiny import pretend, study
+from tests.study.tiny import page_of, pretended, run_here, study
+
+
+def answered(curves, found):
+    """Return the answer, and the line about the other measure, the final return."""
+    results = comparisons.ComparisonResults(
+        comparisons.levels(curves), comparisons.differences_of(curves, found.spec), []
+    )
+    return headline.lines(results, found.spec)
 
 
 def made(tmp_path, gain, **changes):
-    found = study(tmp_path, seeds=10, population=10, **changes)
-    pretend(found, gain)
+    found = pretended(tmp_path, gain, seeds=10, chunk_size=10, **changes)
     return found, comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)
 
 
@@ -50,34 +56,38 @@ def test_a_gain_is_found_and_said(tmp_path):
     assert final.iqm.high - final.iqm.low < 4  # seeds vary by 5, but pairs by 1
     assert final.p == final.p_max_t == 2 / 2**10
     assert sentences.verdict(final) == "higher"
-    (answer,) = sentences.answers([final, area], comparisons.levels(curves), found.spec)
-    assert answer.startswith("On CartPole-v1, by the final level, prioritized (+")
-    assert "came out higher than uniform. By the average over training, prioritized (+" in answer
-    assert "no difference" not in answer
+    answer, line = answered(curves, found)
+    assert answer.startswith("The average return was higher with prioritized than with uniform. Prioritized vs uniform")
+    assert line == headline.row(final, found.spec)
+    assert "inconclusive" not in answer
 
 
-def test_no_gain_is_said_as_no_difference_shown(tmp_path):
+def test_no_gain_is_inconclusive(tmp_path):
     found, curves = made(tmp_path, 0.0)
     differences = comparisons.differences(curves, "uniform")
     assert not any(d.shown for d in differences)
-    (answer,) = sentences.answers(differences, comparisons.levels(curves), found.spec)
-    assert "no difference from uniform was shown for prioritized" in answer
-    assert sentences.comparison(differences[0]).endswith(": no difference shown; the interval covers 0.")
+    answer, line = answered(curves, found)
+    assert answer.startswith(
+        "Inconclusive: the data do not show whether the average return is higher with prioritized or uniform. "
+    )
+    assert line.startswith("Prioritized vs uniform, final return: inconclusive, ")
+    assert "excludes 0" not in line
 
 
 @pytest.mark.parametrize(
-    ("interval", "p", "ending"),
+    ("interval", "p", "word", "ending"),
     [
-        ((5, 1, 9), 0.01, "higher."),
-        ((-5, -9, -1), 0.01, "lower."),
-        ((5, -1, 9), 0.20, "no difference shown; the interval covers 0."),
-        ((5, 1, 9), 0.06, "no difference shown; the interval leaves out 0, but p stays above 0.05."),
+        ((5, 1, 9), 0.01, "higher, +5.0", ""),
+        ((-5, -9, -1), 0.01, "lower, −5.0", ""),
+        ((5, -1, 9), 0.20, "inconclusive, +5.0", ""),
+        ((5, 1, 9), 0.06, "inconclusive, +5.0", "; the interval excludes 0, but p is above 0.05"),
     ],
 )
-def test_a_comparison_in_words(interval, p, ending):
+def test_a_comparison_in_words(tmp_path, interval, p, word, ending):
     difference = Difference("e", "l", "per", "uniform", "final", 10, Interval(*interval), p / 3, p)
-    sentence = sentences.comparison(difference)
-    assert sentence.endswith(f"10 pairs; p = {p:.3f}, corrected): {ending}")
+    sentence = headline.row(difference, study(tmp_path).spec)
+    assert sentence.startswith(f"Per vs uniform, final return: {word} (uncorrected 95 % interval ")
+    assert sentence.endswith(f"; 10 pairs; p = {p:.2g}, corrected{ending}).")
 
 
 def test_the_correction_is_over_all_comparisons_of_a_measure(tmp_path):
@@ -116,11 +126,13 @@ def test_what_cannot_matter_is_equivalent_even_if_it_is_there(tmp_path, gain, bo
     assert -bound < final.equivalence.inner.low < final.iqm.estimate < final.equivalence.inner.high < bound
     assert sentences.verdict(final) == sentences.verdict(area) == word
     assert final.shown == (gain > 1.0)
-    assert sentences.comparison(final).endswith(f"is within ±{bound:g}.")
-    (answer,) = sentences.answers([final, area], comparisons.levels(curves), found.spec)
-    assert f") came out equivalent to uniform, within ±{bound:g}" in answer
+    answer, line = answered(curves, found)
+    assert f": equivalent within ±{bound:g}, " in line
+    assert f" (90 % interval {sentences.effect_interval(final.equivalence.inner, 10)}; " in line
+    assert answer.startswith(
+        f"The average return was equivalent with prioritized and with uniform, within ±{bound:g}. "
+    )
     assert "higher" not in answer
-    assert "no difference" not in answer
 
 
 def test_an_interval_that_reaches_a_bound_is_not_equivalent(tmp_path):
@@ -145,15 +157,15 @@ def test_equivalence_is_corrected_over_the_comparisons_with_bounds(tmp_path):
     assert looked[3].equivalence.inner == statistics.paired_difference(ours, theirs, level=1 - 0.02 / 3)
 
 
-@pytest.mark.parametrize(("seeds", "compared", "told"), [(4, 1, False), (5, 1, True), (5, 2, False), (6, 2, True)])
-def test_few_seeds_are_never_called_equivalent(seeds, compared, told):
+@pytest.mark.parametrize(("seeds", "compared", "reported"), [(4, 1, False), (5, 1, True), (5, 2, False), (6, 2, True)])
+def test_few_seeds_are_never_called_equivalent(seeds, compared, reported):
     """However close all of them are: N on one side of a bound are chance in 1 of 2^N, which must be below the error."""
     values = np.arange(float(seeds))[:, None]
     base = Curve("e", "l", "uniform", np.arange(seeds), np.array([1]), values)
     others = [replace(base, strategy=f"s{k}", values=values + 1e-6) for k in range(compared)]
     found = comparisons.differences([base, *others], "uniform", {"e": 1e3})
-    assert {d.equivalent for d in found} == {told}
-    assert {bool(np.isfinite(d.equivalence.inner[1:]).all()) for d in found} == {told}
+    assert {d.equivalent for d in found} == {reported}
+    assert {bool(np.isfinite(d.equivalence.inner[1:]).all()) for d in found} == {reported}
 
 
 def test_the_chance_of_any_false_equivalence_is_kept():
@@ -183,7 +195,7 @@ def test_only_seeds_both_have_are_paired():
 def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
     found, _ = made(tmp_path, 0.0)
     curve = comparisons.curve_of_runs(
-        found.populations[0],
+        found.chunks[0],
         np.array([0, 0, 1]),
         np.array([10, 200, 100]),
         np.array([1.0, 2.0, 3.0]),
@@ -232,20 +244,19 @@ def test_budgets_are_matched_within_each_environment_and_learner(tmp_path):
 
 
 def test_budgets_of_strategies_own_are_not_matched(tmp_path):
-    found = study(tmp_path, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
-    pretend(found, 0.0)
+    found = pretended(tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
     spec = found.spec
     spent = [BudgetSpent("CartPole-v1", "dqn", s, spec.budget_of(s).total, 280, 2240) for s in spec.strategies]
     assert sentences.budgets(spent, spec) == (
-        "Matched between strategies: updates and transitions replayed. Not matched: environment steps. Averages over "
-        "training are over the first 300 environment steps; final levels are each at its own end."
+        "Matched between strategies: updates and transitions replayed. Not matched: environment steps. Average "
+        "returns are over the first 300 environment steps; each final return is at the run's own end."
     )
     assert "4 seeds each and 300 to 600 environment steps a run (8 runs)" in sentences.compared(what_ran(found))
     assert sentences.budgets([], spec).startswith("A run takes 300 to 600 environment steps; ")
 
 
 def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
-    """Prioritized replay's curve goes on to twice the level, which its average must not count."""
+    """Prioritized replay's curve continues to twice the level, which its average must not count."""
     found, curves = made(tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
     uniform, prioritized = curves
     assert prioritized.steps[-1] == 600
@@ -266,7 +277,7 @@ def test_of_other_metrics_only_strategies_that_have_them_share(tmp_path):
     short = {"type": "uniform", "budget": {"steps": 250}}
     found, _ = made(tmp_path, 0.0, strategies__short=short, measures__every=300)
     assert [c.shared for c in comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)] == [250] * 3
-    (tmp_path / "runs" / f"{next(p for p in found.populations if p.strategy == 'short').id}.parquet").unlink()
+    (tmp_path / "runs" / f"{next(p for p in found.chunks if p.strategy == 'short').id}.parquet").unlink()
     assert [c.shared for c in comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)] == [300] * 2
 
 
@@ -276,8 +287,8 @@ def test_points_within_one_episode_have_a_level():
     assert curve.of_runs("final").tolist() == curve.of_runs("area").tolist() == [2.0]
 
 
-def test_budgets_in_episodes_are_told_as_such(tmp_path):
-    found = study(
+def test_budgets_in_episodes_are_reported_as_such(tmp_path):
+    found = run_here(
         tmp_path,
         environments=["FrozenLake-v1"],
         learners={"q": {"type": "q_learning", "batch_size": 4}},
@@ -286,7 +297,6 @@ def test_budgets_in_episodes_are_told_as_such(tmp_path):
         logging={"every": 10},
         measures={"every": 0},
     )
-    assert found.run(executor=InProcess()).complete
     assert re.search("<th[^>]*>Episodes</th>", found.report(figure_files=False).read_text())
     header, first, *_ = (tmp_path / "tables" / "budgets.csv").read_text().splitlines()
     assert header == "environment,learner,strategy,episodes,updates,transitions_replayed"
@@ -294,17 +304,16 @@ def test_budgets_in_episodes_are_told_as_such(tmp_path):
 
 
 def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
-    found = study(tmp_path, strategies={"uniform": {"type": "uniform"}})
-    pretend(found, 0.0)
+    found = pretended(tmp_path, 0.0, strategies={"uniform": {"type": "uniform"}})
     spent = comparisons.budgets_spent(found.results(), found.spec, found.curves())
     assert sentences.budgets(spent, found.spec) == (
         "Every run takes 300 environment steps; the table of budgets has its updates."
     )
-    assert sentences.compared(what_ran(found)).startswith("Compared: uniform alone, on CartPole-v1")
+    assert sentences.compared(what_ran(found)).startswith("Compared: only uniform, on CartPole-v1")
     assert "pairs" not in sentences.compared(what_ran(found))
 
 
-def test_too_few_seeds_are_told(tmp_path):
+def test_too_few_seeds_are_reported(tmp_path):
     ten = study(tmp_path, seeds=10).spec
     three = (
         "With 3 seeds no test of differences can reach p < 0.05 whatever the data (its smallest p is 0.25): read the "
@@ -316,7 +325,7 @@ def test_too_few_seeds_are_told(tmp_path):
     assert sentences.few_seeds(ten, [9, 8], [3]) == three.replace("seeds no", "seeds of both strategies no"), "of pairs"
 
 
-def test_too_few_seeds_for_contrasts_are_told_by_how_these_are_judged(tmp_path):
+def test_too_few_seeds_for_contrasts_are_reported_by_how_these_are_judged(tmp_path):
     asked = {"name": "c", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}
     of, alone = study(tmp_path, contrasts=[asked]).spec, study(tmp_path, contrasts=[asked | {"primary": True}]).spec
     assert sentences.few_seeds(of, [5, 5], [5]).startswith("With 5 seeds no test of differences or contrasts can reach")
@@ -327,16 +336,28 @@ def test_too_few_seeds_for_contrasts_are_told_by_how_these_are_judged(tmp_path):
     assert sentences.few_seeds(alone, [6, 6], [6]) is None
 
 
+@pytest.mark.parametrize(("seeds", "warned"), [(2, True), (19, True), (20, False)])
+def test_a_report_of_fewer_than_20_seeds_warns(tmp_path, seeds, warned):
+    page = page_of(tmp_path, 30.0, seeds=seeds, chunk_size=seeds)
+    assert (f"Only {seeds} seeds, fewer than 20: if some runs solve the task" in page) == warned
+
+
+def test_how_often_a_primary_contrast_errs_with_few_seeds_is_reported(tmp_path):
+    asked = {"name": "c", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "primary": True}
+    spec = study(tmp_path, contrasts=[asked]).spec
+    assert "up to 31 % with 10 seeds" in sentences.below_enough_seeds(spec, 10)
+    assert sentences.below_enough_seeds(spec, 1) is sentences.below_enough_seeds(spec, 20) is None
+
+
 def test_one_run_has_no_interval(tmp_path):
     """Both its ends would be the estimate, which reads as certainty."""
     for runs in ([1, 1], [10, 1]):
-        told = sentences.few_seeds(study(tmp_path, seeds=10).spec, runs, [])
-        assert told.startswith("One run tells nothing of how far runs differ")
-    found = study(tmp_path, seeds=1, population=1)
-    pretend(found, 1.0)
+        reported = sentences.few_seeds(study(tmp_path, seeds=10).spec, runs, [])
+        assert reported.startswith("A strategy with a single run has no interval")
+    found = pretended(tmp_path, 1.0, seeds=1, chunk_size=1)
     curves = comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)
     (difference, _) = comparisons.differences(curves, "uniform")
-    assert sentences.comparison(difference).endswith(" in one pair: no difference shown; one pair has no interval.")
+    assert headline.row(difference, found.spec).endswith("; one pair has no interval.")
 
 
 @pytest.mark.parametrize(
@@ -355,7 +376,7 @@ def test_numbers_for_people(value, text):
 
 
 def test_p_values_for_people():
-    assert [p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1.000"]
+    assert [p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1"]
 
 
 def test_the_legend_names_strategies_that_only_some_environments_have():
@@ -398,7 +419,7 @@ def test_dots_show_every_run_and_equal_values_too():
     drawing = figures.dots([("e", [figures.Dots("t", rows)])], "return")
     axes = drawing.groups[0].panels[0].figure.axes[0]
     assert axes.get_xlim() == (2.0, 4.0)
-    assert len(axes.lines[0].get_xdata()) == 7 * 3
+    assert len(axes.lines[0].get_xdata()) == 7
 
 
 def test_thinned_keeps_the_last_point_and_short_curves_whole():
@@ -412,12 +433,11 @@ def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
     time = found.spec.budget.counted
     drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], "s", palette.line_styles(["s"], "s"), "return", time)
-    figure = drawn.groups[0].panels[0].figure
-    texts = [text.get_text() for text in figure.texts]
-    assert texts[:4] == ["0", "100", "200", "300"]
-    assert "episodes" in texts
+    (axes,) = drawn.groups[0].panels[0].figure.axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "100", "200", "300"]
+    assert axes.get_xlabel() == "episodes"
     console = Console(record=True, file=StringIO())
-    PlainReporter(console).begin(found.populations, [], 1)
+    PlainReporter(console).begin(found.chunks, [], 1)
     assert "8 runs to do, 2,400 episodes, 1 worker." in console.export_text()
 
 
@@ -427,7 +447,7 @@ def test_a_sentence_names_a_few_strategies_and_counts_the_others():
 
 
 def test_the_longest_curve_is_drawn_to_its_end():
-    """Strategies may have budgets of their own."""
+    """Strategies may have their own budgets."""
     short, long = (
         (Curve("a", "l", name, np.arange(2), np.array([50, last]), np.ones((2, 2))), Band(*np.ones((3, 2))))
         for name, last in (("short", 300), ("long", 600))

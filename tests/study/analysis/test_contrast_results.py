@@ -11,7 +11,7 @@ from replaylab.study import Spec
 from replaylab.study.analysis import contrast_results
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.analysis.contrast_results import SeedValues, evaluate_contrasts
-from replaylab.study.report.sections.contrasts import lines, sentence
+from replaylab.study.report.sections.contrasts import lines, matrix, sentence
 from replaylab.study.spec.contrasts import Cell, resolve_contrasts
 from tests.study.tiny import table
 
@@ -104,8 +104,13 @@ def test_a_known_effect_is_found_exactly():
     assert (found["dependence"].groups, found["dependence"].cells) == (6, 12)
     assert found["dependence"].p == found["dependence"].p_max_t == 2 / 2**10
     assert [found[k].verdict for k in ("dependence", "choice", "both")] == ["higher", "higher", "lower"]
-    assert sentence(found["dependence"]).startswith("Higher (better): ")
-    assert sentence(found["both"]).startswith("Lower: "), "an effect that is smaller than another is not worse"
+    assert sentence(found["dependence"]).startswith(
+        "The average score was higher with block_length 1 than with block_length 4. Block_length 1 vs block_length 4: "
+        "higher, +0.067 in average score (uncorrected 95 % interval +0.067 to +0.067; "
+    )
+    assert sentence(found["both"]).startswith(
+        "The difference in average score was lower in “dependence” than in “choice”. "
+    )
     assert found["both"].each.seeds.tolist() == list(range(10))
 
 
@@ -127,14 +132,15 @@ def test_other_metrics_keep_their_unit_and_are_not_judged():
     (found,) = evaluate_contrasts(study, share).results
     assert (found.contrast.unit, found.verdict) == ("replay/same_episode_share", "lower")
     np.testing.assert_allclose(found.each.values, -0.5)
-    assert sentence(found).startswith("Lower: −0.5 of replay/same_episode_share (95 % interval")
+    assert ": lower, −0.50 in final pairs from one episode (uncorrected 95 % interval" in sentence(found)
 
 
 @pytest.mark.parametrize(("better", "word"), [("lower", "worse"), ("higher", "better")])
 def test_an_error_is_better_lower(better, word):
     study = spec(DEPENDENCE | {"better": better})
-    (found,) = evaluate_contrasts(study, made(study, truth)).results
-    assert sentence(found).startswith(f"Higher ({word}): +0.0667 score")
+    shown = matrix(evaluate_contrasts(study, made(study, truth)).results)
+    ((_, (cell,)),) = shown.rows
+    assert (cell.kind, cell.word, cell.sign, cell.effect) == (word, "higher", "▲", "+0.067")
 
 
 def test_sizes_are_those_of_the_statistics_module():
@@ -154,10 +160,10 @@ def test_sizes_are_those_of_the_statistics_module():
     [
         (0.0, 1.0, 0.05, "equivalent"),
         (1.0, 1.0, 0.05, "equivalent"),
-        (0.0, 40.0, 0.01, "undecided"),
+        (0.0, 40.0, 0.01, "inconclusive"),
         (20.0, 1.0, 0.05, "higher"),
         (-20.0, 1.0, 0.05, "lower"),
-        (0.0, 1.0, None, "undecided"),
+        (0.0, 1.0, None, "inconclusive"),
     ],
 )
 def test_verdicts(effect, noise, bound, verdict):
@@ -177,7 +183,7 @@ def test_verdicts(effect, noise, bound, verdict):
 
 def test_nothing_is_equivalent_with_fewer_than_five_seeds():
     study = spec(DEPENDENCE | {"equivalence": 0.05})
-    for few, verdict in ((4, "undecided"), (5, "equivalent")):
+    for few, verdict in ((4, "inconclusive"), (5, "equivalent")):
         (found,) = evaluate_contrasts(study, made(study, lambda f: 0.0, seeds=range(few), noise=0.1)).results
         assert found.equivalence.equivalent
         assert found.verdict == verdict
@@ -218,14 +224,14 @@ def test_missing_cells_are_named_and_their_groups_left_out():
     curves = [
         c for c in made(study, truth)("eval/mean_reward") if (c.environment, c.strategy) != ("Acrobot-v1", "blocks")
     ]
-    told = evaluate_contrasts(study, lambda _: curves)
-    assert told.warnings == (
+    reported = evaluate_contrasts(study, lambda _: curves)
+    assert reported.warnings == (
         "dependence: eval/mean_reward is missing for Acrobot-v1 · dqn · blocks. 1 of 6 matched groups are left out.",
         "choice: eval/mean_reward is missing for Acrobot-v1 · dqn · blocks. 1 of 4 matched groups are left out.",
     )
-    assert told.results[0].groups == 5
-    np.testing.assert_allclose(told.results[0].each.values, 0.2 / 5)
-    assert lines(told)[2].startswith("warning: dependence: ")
+    assert reported.results[0].groups == 5
+    np.testing.assert_allclose(reported.results[0].each.values, 0.2 / 5)
+    assert lines(reported)[2].startswith("warning: dependence: ")
 
 
 def test_missing_seeds_are_named():
@@ -233,18 +239,18 @@ def test_missing_seeds_are_named():
     curves = list(made(study, truth)("eval/mean_reward"))
     short = curves[0]
     curves[0] = Curve(short.environment, short.learner, short.strategy, short.seeds[3:], short.steps, short.values[3:])
-    told = evaluate_contrasts(study, lambda _: curves)
-    assert told.results[0].each.seeds.tolist() == list(range(3, 10))
-    assert told.warnings == (
+    reported = evaluate_contrasts(study, lambda _: curves)
+    assert reported.results[0].each.seeds.tolist() == list(range(3, 10))
+    assert reported.warnings == (
         "dependence: 3 of 10 seeds are left out because they are missing for CartPole-v1 · dqn · uniform.",
     )
 
 
 def test_a_contrast_without_results_is_not_answered():
-    told = evaluate_contrasts(study := spec(DEPENDENCE, BOTH | {"of": ["dependence", "dependence"]}), lambda _: [])
-    assert told.results == ()
-    assert len(told.warnings) == 3
-    assert told.warnings[1] == "dependence: not answered: it needs results of all its cells for 2 seeds, but has 0."
+    reported = evaluate_contrasts(study := spec(DEPENDENCE, BOTH | {"of": ["dependence", "dependence"]}), lambda _: [])
+    assert reported.results == ()
+    assert len(reported.warnings) == 3
+    assert reported.warnings[1] == "dependence: not answered: it needs results of all its cells for 2 seeds, but has 0."
     assert len(resolve_contrasts(study)[0].cells) == 12
 
 
@@ -308,14 +314,15 @@ MESSAGES = [
     ([DEPENDENCE | {"measure": "max"}], "`contrasts.0.measure` must be 'area' or 'final', but got 'max'."),
     (
         [DEPENDENCE | {"mor": {}}],
-        "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, more, less, weights, "
-        "within, of, metric, measure, better, equivalence, primary, each_environment, check, guards.",
+        "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, sides, answers, "
+        "more, less, weights, within, of, metric, measure, better, equivalence, primary, each_environment, check, "
+        "guards.",
     ),
 ]
 
 
 @pytest.mark.parametrize(("contrasts", "message"), MESSAGES, ids=[m[:50] for _, m in MESSAGES])
-def test_a_mistake_is_told_with_its_contrast_and_its_mend(contrasts, message):
+def test_a_mistake_is_reported_with_its_contrast_and_its_fix(contrasts, message):
     with pytest.raises(SpecError) as caught:
         spec(*contrasts)
     assert str(caught.value).startswith(f"my.toml: {message}")

@@ -16,7 +16,7 @@ from replaylab.study import Spec
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.analysis.planned_looks import contrasts_at_look, differences_at_look, interval_at
+from replaylab.study.analysis.planned_looks import interval_at
 from tests.study.tiny import table
 
 LOOKS = (10, 20, 30)
@@ -75,7 +75,7 @@ def study(seeds=20, **changes):
 
 
 def curves(seeds, seed=3, gain=0.0, names=("uniform", "prioritized")):
-    """Runs at one evaluation, alike but for what the second strategy gains."""
+    """Runs at one evaluation, alike except for what the second strategy gains."""
     runs = np.random.default_rng(seed).normal(size=(len(names), seeds))
     steps = np.array([300])
     return [
@@ -89,8 +89,9 @@ def test_differences_are_judged_at_the_level_of_their_look():
     assert study().look_level == pytest.approx(level)
     verdicts = set()
     for gain in np.linspace(0.0, 2.0, 13):
-        plain = comparisons.differences(curves(20, gain=gain), "uniform")
-        for one, looked in zip(plain, differences_at_look(plain, study()), strict=True):
+        runs = curves(20, gain=gain)
+        plain, planned = comparisons.differences(runs, "uniform"), comparisons.differences_of(runs, study())
+        for one, looked in zip(plain, planned, strict=True):
             assert looked.shown == (one.p_max_t < level)
             assert looked.p_max_t == pytest.approx(min(1.0, one.p_max_t * 0.05 / level))
             verdicts.add((one.shown, looked.shown))
@@ -100,25 +101,26 @@ def test_differences_are_judged_at_the_level_of_their_look():
 def test_contrasts_are_too_and_equivalence_with_a_wider_interval():
     verdicts = set()
     spec = study(contrasts=[CHOICE | {"equivalence": 0.9}])
+    unplanned = spec.model_copy(update={"looks": None})
     for gain in np.linspace(0.0, 2.0, 11):
-        plain = evaluate_contrasts(spec, lambda _, gain=gain: curves(20, gain=gain))
-        (one,), (looked,) = plain.results, contrasts_at_look(plain, spec).results
+        runs = curves(20, gain=gain)
+        (one,), (looked,) = (evaluate_contrasts(each, lambda _, runs=runs: runs).results for each in (unplanned, spec))
         factor = 0.05 / spec.look_level
         assert (looked.p, looked.p_max_t) == (min(1, one.p * factor), min(1, one.p_max_t * factor))
         wide = statistics.bootstrap_interval(one.each.values, level=1 - 2 * spec.look_level)
         assert looked.inner == wide
         assert wide.low < one.inner.low < one.inner.high < wide.high
         verdicts.add((one.verdict, looked.verdict))
-    assert {("equivalent", "undecided"), ("higher", "undecided"), ("higher", "higher")} <= verdicts
+    assert {("equivalent", "inconclusive"), ("higher", "inconclusive"), ("higher", "higher")} <= verdicts
 
 
-@pytest.mark.parametrize(("seeds", "told"), [(10, False), (20, True), (40, True)])
-def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, told):
+@pytest.mark.parametrize(("seeds", "reported"), [(10, False), (20, True), (40, True)])
+def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, reported):
     """At the first look α is 9e-5: the most extreme of all resamples of 10 runs is not as far out."""
     spec = study(seeds, contrasts=[CHOICE])
-    (found,) = contrasts_at_look(evaluate_contrasts(spec, lambda _: curves(seeds)), spec).results
-    assert np.isfinite([found.inner.low, found.inner.high]).all() == told
-    assert found.verdict == ("equivalent" if told else "undecided")
+    (found,) = evaluate_contrasts(spec, lambda _: curves(seeds)).results
+    assert np.isfinite([found.inner.low, found.inner.high]).all() == reported
+    assert found.verdict == ("equivalent" if reported else "inconclusive")
 
 
 @pytest.mark.parametrize(("seeds", "enough"), [(6, False), (7, True)])
@@ -127,10 +129,10 @@ def test_nothing_is_equivalent_by_so_few_seeds_that_chance_puts_them_on_one_side
     looks = {"seeds": [seeds, 40], "spending": "pocock"}
     spec = Spec.from_table(table(seeds=seeds, looks=looks, contrasts=[CHOICE]))
     assert (0.5**seeds <= spec.look_level) == enough
-    (found,) = contrasts_at_look(evaluate_contrasts(spec, lambda _: curves(seeds)), spec).results
+    (found,) = evaluate_contrasts(spec, lambda _: curves(seeds)).results
     assert np.isfinite(interval_at(1 - 2 * spec.look_level, [found.each.values], statistics.bootstrap_interval)).all()
     assert np.isfinite([found.inner.low, found.inner.high]).all() == enough
-    assert found.verdict == ("equivalent" if enough else "undecided")
+    assert found.verdict == ("equivalent" if enough else "inconclusive")
 
 
 @pytest.mark.parametrize("runs", [2, 5, 8])
@@ -146,9 +148,9 @@ def test_an_interval_that_is_resolved_ends_within_its_resamples(runs):
 
 def test_without_planned_looks_nothing_changes():
     spec = Spec.from_table(table(seeds=20))
-    plain = comparisons.differences(curves(20, gain=1.0), "uniform")
+    runs = curves(20, gain=1.0)
     assert spec.look_level == 0.05
-    assert differences_at_look(plain, spec) == plain
+    assert comparisons.differences_of(runs, spec) == comparisons.differences(runs, "uniform")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_the_studys_own_procedure_keeps_to_five_percent(spending):
             there = [replace(c, seeds=c.seeds[:n], values=c.values[:n]) for c in whole]
             plain = [d for d in comparisons.differences(there, "uniform") if d.measure == "final"]
             called["unplanned"] |= any(d.shown for d in plain)
-            called["planned"] |= any(d.shown for d in differences_at_look(plain, spec))
+            called["planned"] |= any(d.shown and d.measure == "final" for d in comparisons.differences_of(there, spec))
         for kind, was in called.items():
             alarms[kind] += was
     print({kind: count / 200 for kind, count in alarms.items()})

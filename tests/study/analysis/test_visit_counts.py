@@ -11,7 +11,7 @@ from replaylab.study.analysis.visit_counts import (
     visit_differences,
     visits_of,
 )
-from replaylab.study.results.store import write_population
+from replaylab.study.results.store import write_chunk
 from tests.study import tiny
 
 
@@ -21,14 +21,14 @@ def visits(strategy, counts, seeds=None, environment="env"):
 
 
 def test_rows_become_counts_in_the_order_of_the_file(tmp_path):
-    study = tiny.study(tmp_path, seeds=3, population=3)
+    study = tiny.study(tmp_path, seeds=3, chunk_size=3)
     study._there.write_records()
-    for i, population in enumerate(study.populations):
+    for i, chunk in enumerate(study.chunks):
         rows = [(seed, state, 10 * i + seed + state) for seed in (2, 0, 1) for state in (1, 0, 10)]
         seed, state, value = (np.array(column) for column in zip(*rows, strict=True))
         columns = {"seed": seed, "step": np.full(len(seed), 300), "value": value.astype(float)}
-        names = np.array([f"visits/{s:05d}" for s in state])
-        write_population(study.file_of(population), population, columns | {"metric": names}, {"python": "3"})
+        names = np.array([f"visits/{s:0{5 * i}d}" for s in state])  # earlier versions wrote five digits
+        write_chunk(study.file_of(chunk), chunk, columns | {"metric": names}, {"python": "3"})
     first, second = visits_of(study.results(), study.spec)
     assert (first.strategy, second.strategy) == tuple(study.spec.strategies)
     assert first.seeds.tolist() == [0, 1, 2]

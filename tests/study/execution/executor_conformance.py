@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from replaylab.study import InProcess
 from replaylab.study.execution.executor import (
     CheckTask,
     Event,
@@ -19,9 +20,10 @@ from replaylab.study.execution.executor import (
     TimeTask,
     TrainTask,
 )
+from replaylab.study.execution.reporter import Reporter
 from replaylab.study.execution.worker.calibration import Speed
 from replaylab.study.execution.worker.perform import perform
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.store import damage
 from tests.study.tiny import rows, study
@@ -29,15 +31,22 @@ from tests.study.tiny import rows, study
 TABLES = {
     "environments": ["FrozenLake-v1"],
     "seeds": 3,
-    "population": 1,
+    "chunk_size": 1,
     "learners": {"q": {"type": "q_learning", "batch_size": 4}},
 }
 HOSTILE = "tests.study.execution.hostile"
 FAILING = "tests.study.failing"
+MEMBERS = {
+    Progress: {"step": int},
+    Finished: {"result": bytes, "seconds": float, "machine": Machine, "tape": bytes},
+    Raised: {"traceback": str, "machine": Machine, "refused": str | None, "message": str},
+    Lost: {"reason": str, "retriable": bool, "machine": Machine | None},
+}
+"""Of what an executor hands over: nothing checks it while a study runs."""
 
 
-def populations(**changes: Any) -> list[Population]:
-    return study("unused", **TABLES | changes).populations
+def chunks(**changes: Any) -> list[Chunk]:
+    return study("unused", **TABLES | changes).chunks
 
 
 def finish(executor: Executor, tasks: list[Task], handle: Handler = lambda *_: None) -> list[Event]:
@@ -49,6 +58,8 @@ def finish(executor: Executor, tasks: list[Task], handle: Handler = lambda *_: N
     def take(ticket: int, event: Event) -> None:
         assert ticket in order
         assert ticket not in ends, "an event after the end"
+        for name, kind in MEMBERS[type(event)].items():
+            assert isinstance(getattr(event, name), kind)
         if not isinstance(event, Progress):
             ends[ticket] = event
         handle(ticket, event)
@@ -91,7 +102,7 @@ class Counted:
 
 
 class ExecutorConformance:
-    """The laws of `replaylab.study.execution.executor.Executor`."""
+    """The sampling distributions of `replaylab.study.execution.executor.Executor`."""
 
     def make(self) -> Executor:
         """Return a new executor, of two slots where it can have several."""
@@ -101,39 +112,42 @@ class ExecutorConformance:
         """Kill one that performs a task, or skip the test where that cannot be."""
         raise NotImplementedError
 
-    @pytest.fixture
-    def executor(self):
-        made = self.make()
+    @pytest.fixture(scope="class")
+    @classmethod
+    def executor(cls):
+        """One for all tests: its workers take seconds to start, and it works again after `close`."""
+        made = cls().make()
         yield made
         made.close()
 
     def test_it_is_one(self, executor):
         assert isinstance(executor, Executor)
+        assert isinstance(executor.slots, int)
         assert executor.slots >= 1
 
-    def test_a_population_gives_the_bytes_it_gives_here_in_any_order(self, executor, tmp_path):
-        planned = populations()
+    def test_a_chunk_gives_the_bytes_it_gives_here_in_any_order(self, executor, tmp_path):
+        planned = chunks()
         expected = {p.id: perform(TrainTask(p), lambda step: None).result for p in planned}
         for order in (planned, planned[::-1]):
-            for population, event in zip(order, finish(executor, [TrainTask(p) for p in order]), strict=True):
+            for chunk, event in zip(order, finish(executor, [TrainTask(p) for p in order]), strict=True):
                 assert isinstance(event, Finished)
                 assert isinstance(event.machine, Machine)
                 assert event.seconds > 0
-                assert event.result == expected[population.id]
-                file = tmp_path / f"{population.id}.parquet"
+                assert event.result == expected[chunk.id]
+                file = tmp_path / f"{chunk.id}.parquet"
                 file.write_bytes(event.result)
                 assert damage(file) is None
 
     def test_a_study_has_the_same_rows_as_with_one_worker(self, executor, tmp_path):
         plain, made = study(tmp_path / "plain"), study(tmp_path / "made")
-        assert plain.run(workers=1).complete
+        assert plain.run(executor=InProcess()).complete
         assert made.run(executor=executor).complete
-        for population in plain.populations:
-            assert made.file_of(population).read_bytes() == plain.file_of(population).read_bytes()
-            assert made.record(f"timing/{population.id}")["machine"] is not None
+        for chunk in plain.chunks:
+            assert made.file_of(chunk).read_bytes() == plain.file_of(chunk).read_bytes()
+            assert made.record(f"timing/{chunk.id}")["machine"] is not None
 
     def test_progress_grows_up_to_the_end(self, executor):
-        (long,) = populations(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 8_000})
+        (long,) = chunks(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 8_000})
         seen: list[int] = []
 
         def take(_: int, event: Event) -> None:
@@ -147,8 +161,8 @@ class ExecutorConformance:
         assert seen[-1] <= 8_000
 
     def test_checks_and_timings_are_tasks_too(self, executor):
-        lake, *_ = populations()
-        pendulum, *_ = populations(environments=["Pendulum-v1"])
+        lake, *_ = chunks()
+        pendulum, *_ = chunks(environments=["Pendulum-v1"])
         sound, refused, timed = finish(executor, [CheckTask(lake), CheckTask(pendulum), TimeTask(lake, 0.05)])
         assert isinstance(sound, Finished)
         assert sound.result == b""
@@ -159,9 +173,9 @@ class ExecutorConformance:
         assert Speed.model_validate_json(timed.result).step > 0
 
     def test_what_raises_keeps_its_traceback_and_the_next_task_is_done(self, executor):
-        fails, *_ = populations(environments=[f"{FAILING}:Fails-v0"], learners={"dqn": {"type": "dqn"}})
-        exits, *_ = populations(environments=[f"{HOSTILE}:Exits-v0"], learners={"dqn": {"type": "dqn"}})
-        lake, *_ = populations()
+        fails, *_ = chunks(environments=[f"{FAILING}:Fails-v0"], learners={"dqn": {"type": "dqn"}})
+        exits, *_ = chunks(environments=[f"{HOSTILE}:Exits-v0"], learners={"dqn": {"type": "dqn"}})
+        lake, *_ = chunks()
         broke, left, done = finish(executor, [TrainTask(fails), TrainTask(exits), TrainTask(lake)])
         assert isinstance(broke, Raised)
         assert broke.traceback.startswith("Traceback (most recent call last):")
@@ -172,26 +186,31 @@ class ExecutorConformance:
         assert left.traceback.endswith("SystemExit: 0\n")
         assert isinstance(done, Finished)
 
-    def test_a_bad_seed_is_told_and_the_others_are_there(self, executor, tmp_path):
+    def test_a_bad_seed_is_reported_and_the_others_are_there(self, executor, tmp_path):
         few = {"environments": [f"{FAILING}:Picky-v0"], "seeds": 6, "strategies": {"uniform": {"type": "uniform"}}}
-        alone = study(tmp_path / "alone", **few, population=1)
-        bad = {f.population.seeds[0] for f in alone.run(workers=1).failures}
-        made = study(tmp_path / "made", **few, population=6)
+        alone = study(tmp_path / "alone", **few, chunk_size=1)
+        bad = {f.chunk.seeds[0] for f in alone.run(executor=InProcess()).failures}
+        made = study(tmp_path / "made", **few, chunk_size=6)
         (failure,) = made.run(executor=executor).failures
-        assert failure.population.seeds == tuple(sorted(bad))
+        assert failure.chunk.seeds == tuple(sorted(bad))
         assert failure.traceback.startswith(f"Fails with seed {', '.join(map(str, sorted(bad)))}. Seed {min(bad)}:\n")
+        assert failure.traceback.endswith("RuntimeError: bad luck\n")
         np.testing.assert_equal(rows(made), rows(alone))
+        again = made.run(executor=executor)
+        assert again.ran == ()
+        assert [f.chunk.seeds for f in again.failures] == [failure.chunk.seeds]
+        assert [f.stem for f in (tmp_path / "made" / "failures").iterdir()] == [failure.chunk.id]
 
     def test_what_libraries_print_breaks_nothing(self, executor, monkeypatch):
         monkeypatch.setattr("builtins.input", lambda: None)  # of this process, where pytest has it raise
         loud, calm = (
-            populations(environments=[f"{HOSTILE}:{env}-v0"], learners={"dqn": {"type": "dqn"}}, seeds=1)[0]
+            chunks(environments=[f"{HOSTILE}:{env}-v0"], learners={"dqn": {"type": "dqn"}}, seeds=1)[0]
             for env in ("Prints", "Calm")
         )
-        told, silent = finish(executor, [TrainTask(loud), TrainTask(calm)])
-        assert isinstance(told, Finished)
+        reported, silent = finish(executor, [TrainTask(loud), TrainTask(calm)])
+        assert isinstance(reported, Finished)
         assert isinstance(silent, Finished)
-        assert abs(len(told.result) - len(silent.result)) < 200  # the names differ
+        assert abs(len(reported.result) - len(silent.result)) < 200  # the names differ
 
     def test_no_more_than_its_slots_are_in_flight(self, executor, tmp_path):
         counted = Counted(executor)
@@ -202,12 +221,12 @@ class ExecutorConformance:
 
     def test_events_come_in_the_calling_thread(self, executor):
         threads: set[int] = set()
-        finish(executor, [TrainTask(p) for p in populations()[:2]], lambda *_: threads.add(threading.get_ident()))
+        finish(executor, [TrainTask(p) for p in chunks()[:2]], lambda *_: threads.add(threading.get_ident()))
         assert threads == {threading.get_ident()}
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
     def test_an_interrupt_passes_through_and_after_close_it_works_again(self, executor, error):
-        (long, *_), lake = populations(budget={"steps": 10_000_000}), populations()[0]
+        (long, *_), lake = chunks(budget={"steps": 10_000_000}), chunks()[0]
 
         def interrupt(ticket: int, event: Event) -> None:
             raise error("enough")
@@ -227,30 +246,13 @@ class ExecutorConformance:
         assert old not in seen
 
     def test_an_interrupted_study_goes_on_elsewhere(self, executor, tmp_path):
-        class Impatient:
+        class Impatient(Reporter):
             done = 0
 
-            def begin(self, todo, done, workers):
-                pass
-
-            def progress(self, population, step):
-                pass
-
-            def split(self, population):
-                pass
-
-            failed = split
-
-            def diverged(self, population, seeds):
-                pass
-
-            def finished(self, population, seconds):
+            def finished(self, chunk, seconds):
                 self.done += 1
                 if self.done == 2:
                     raise KeyboardInterrupt
-
-            def end(self):
-                pass
 
         made, plain = study(tmp_path / "made", **TABLES), study(tmp_path / "plain", **TABLES)
         with pytest.raises(KeyboardInterrupt):
@@ -258,11 +260,11 @@ class ExecutorConformance:
         there = len(made.present)
         assert there >= 2
         assert len(made.run(workers=1).ran) == 6 - there
-        assert plain.run(workers=1).complete
+        assert plain.run(executor=InProcess()).complete
         np.testing.assert_equal(rows(made), rows(plain))
 
     def test_a_killed_worker_loses_its_task_and_no_other(self, executor):
-        (long, *_), lakes = populations(budget={"steps": 10_000_000}), populations()
+        (long, *_), lakes = chunks(budget={"steps": 10_000_000}), chunks()
         killed: list[int] = []
 
         def kill(ticket: int, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""A population that is killed in its middle goes on from its last checkpoint: the rows are those of an unbroken run."""
+"""A killed chunk continues from its last checkpoint: the rows are those of an unbroken run."""
 
 import json
 import subprocess
@@ -18,6 +18,7 @@ from tests.study.tiny import rows, study
 DEEP = {"strategies": {"prioritized": {"type": "prioritized"}}, "seeds": 2, "baseline": "prioritized"}
 EPISODES = {
     "environments": ["FrozenLake-v1"],
+    "seeds": 2,
     "strategies": {"uniform": {"type": "uniform"}},
     "budget": {"episodes": 300},
     "evaluation": {"every": 100, "episodes": 2},
@@ -29,34 +30,19 @@ OFTEN = 0.1
 
 
 class Spy(Reporter):
-    """Says how far the populations are; ends the run when one has come to a step."""
+    """Says how far the chunks are; ends the run when one has come to a step."""
 
     def __init__(self, stop: float = np.inf) -> None:
         self.stop, self.seen = stop, {}
 
-    def begin(self, todo, kept, workers):
-        pass
-
-    def split(self, population):
-        pass
-
-    def progress(self, population, step):
-        self.seen.setdefault(population.id, []).append(step)
+    def progress(self, chunk, step):
+        self.seen.setdefault(chunk.id, []).append(step)
         if step >= self.stop:
             raise KeyboardInterrupt
 
-    def finished(self, population, seconds):
-        pass
-
-    def failed(self, failure):
-        pass
-
-    def end(self):
-        pass
-
 
 def kept(made: Study) -> dict[str, int]:
-    """Return the steps at which populations were kept, by id."""
+    """Return the steps at which chunks were kept, by id."""
     found = {}
     for file in made.folder.glob("checkpoints/*/run.json"):
         found[file.parent.name] = json.loads(file.read_text())["steps"]
@@ -64,7 +50,7 @@ def kept(made: Study) -> dict[str, int]:
 
 
 def interrupted(folder: Path, stop: int = 1_000, **changes) -> Study:
-    """Return a study that was interrupted when a population had come so far."""
+    """Return a study that was interrupted when a chunk had come so far."""
     made = study(folder, **changes)
     with pytest.raises(KeyboardInterrupt):
         made.run(executor=InProcess(), reporter=Spy(stop), checkpoint_every=OFTEN)
@@ -80,8 +66,13 @@ def unbroken(folder: Path, **changes) -> dict[str, list]:
 LONG = DEEP | {"budget__steps": 3_000}
 
 
-def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(tmp_path):
-    expected = unbroken(tmp_path / "unbroken", **LONG)
+@pytest.fixture(scope="module")
+def long_rows(tmp_path_factory):
+    """The rows of an unbroken run of `LONG`."""
+    return unbroken(tmp_path_factory.mktemp("unbroken"), **LONG)
+
+
+def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(tmp_path, long_rows):
     made = interrupted(tmp_path / "made", **LONG)
     there = kept(made)
     assert there
@@ -89,18 +80,18 @@ def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(tmp_path):
     assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
     for name, steps in there.items():
         assert 0 < steps <= min(again.seen[name])
-    np.testing.assert_equal(rows(made), expected)
+    np.testing.assert_equal(rows(made), long_rows)
     assert not (made.folder / "checkpoints").exists()
 
 
 def test_the_time_before_the_break_counts(tmp_path):
     made = interrupted(tmp_path, **LONG)
     (name,) = kept(made)
-    state = made.folder / "checkpoints" / name / json.loads(_manifest(made, name).read_text())["state"]["file"]
+    state = made.folder / "checkpoints" / name / json.loads(_manifest(made, name).read_text())["files"]["state"]["file"]
     with np.load(state) as arrays:
         before = float(arrays["recorder/trained_seconds"])
     assert before > 0
-    made.run(executor=InProcess(), checkpoint_every=None)
+    made.run(executor=InProcess(), checkpoint_every=1_000.0)
     assert kept(made) == {}
     assert made.record(f"timing/{name}")["seconds"] > before
 
@@ -117,8 +108,7 @@ def test_episodes_of_which_some_seeds_have_had_theirs(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["manifest", "state", "buffer"])
-def test_a_damaged_checkpoint_is_left_and_the_population_begins_again(tmp_path, damage):
-    expected = unbroken(tmp_path / "unbroken", **LONG)
+def test_a_damaged_checkpoint_is_left_and_the_chunk_begins_again(tmp_path, damage, long_rows):
     made = interrupted(tmp_path / "made", **LONG)
     (name,) = kept(made)
     manifest = _manifest(made, name)
@@ -127,12 +117,12 @@ def test_a_damaged_checkpoint_is_left_and_the_population_begins_again(tmp_path, 
     if damage == "buffer":
         file = max((folder / listed["buffer"]).iterdir(), key=lambda one: one.stat().st_size)
     else:
-        file = manifest if damage == "manifest" else folder / listed["state"]["file"]
+        file = manifest if damage == "manifest" else folder / listed["files"]["state"]["file"]
     file.write_bytes(file.read_bytes()[:-9])
     again = Spy()
     assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
     assert min(again.seen[name]) < listed["steps"]
-    np.testing.assert_equal(rows(made), expected)
+    np.testing.assert_equal(rows(made), long_rows)
 
 
 def test_an_executor_elsewhere_is_given_no_folder(tmp_path):
@@ -149,7 +139,7 @@ def test_an_executor_elsewhere_is_given_no_folder(tmp_path):
 
 
 def test_what_raises_keeps_no_checkpoint(tmp_path):
-    made = study(tmp_path, environments=["tests.study.failing:Fails-v0"], seeds=1, population=1)
+    made = study(tmp_path, environments=["tests.study.failing:Fails-v0"], seeds=1, chunk_size=1)
     assert not made.run(executor=InProcess(), checkpoint_every=0.0).complete
     assert not (tmp_path / "checkpoints").exists()
 
@@ -171,7 +161,7 @@ PONG = """
 name = "tiny-pong"
 environments = ["ALE/Pong-v5", "PongNoFrameskip-v4"]
 seeds = 1
-population = 1
+chunk_size = 1
 baseline = "prioritized"
 
 [budget]
@@ -241,6 +231,6 @@ def test_kills_in_the_middle_of_pong(tmp_path):
 
 
 def further(last: dict[str, int], made: Study) -> bool:
-    """Return whether both populations have been kept, further on than before."""
+    """Return whether both chunks have been kept, further on than before."""
     now = kept(made)
     return len(now) == 2 and all(steps > last.get(name, 0) for name, steps in now.items())

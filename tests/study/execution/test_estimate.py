@@ -8,7 +8,7 @@ from replaylab.errors import ConfigError
 from replaylab.study import InProcess
 from replaylab.study.execution.estimate import CellEstimate, Estimate
 from replaylab.study.execution.worker.calibration import Speed, _limit, _pace
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended, study
 
 
 def test_a_dry_run_tells_the_grid_and_writes_nothing(tmp_path):
@@ -19,7 +19,7 @@ def test_a_dry_run_tells_the_grid_and_writes_nothing(tmp_path):
     assert lines[0] == "environments: CartPole-v1, tests.study.failing:Fails-v0"
     assert lines[3:5] == [
         "seeds: 4 each; 16 runs in all",
-        "0 runs are there already; 16 to do in 8 populations, 4,800 steps",
+        "0 runs are there already; 16 to do in 8 chunks, 4,800 steps",
     ]
     assert "  CartPole-v1 · dqn · uniform: 4 runs of 300 steps, " in lines[5]
     assert lines[7] == "  tests.study.failing:Fails-v0 · dqn · uniform: FAILS: RuntimeError: it broke"
@@ -30,8 +30,7 @@ def test_a_dry_run_tells_the_grid_and_writes_nothing(tmp_path):
 
 
 def test_what_is_there_is_not_timed(tmp_path):
-    made = study(tmp_path)
-    pretend(made, 1.0)
+    made = pretended(tmp_path, 1.0)
     found = made.estimate()
     assert found.todo == ()
     assert found.seconds == (0.0, 0.0)
@@ -39,22 +38,21 @@ def test_what_is_there_is_not_timed(tmp_path):
 
 
 def test_time_and_disk_by_hand(tmp_path):
-    """Four populations of 300 steps and three evaluations, each 1 + 3 + 3·2 s, to two workers: 2·10 s."""
+    """Four chunks of 300 steps and three evaluations, each 1 + 3 + 3·2 s, to two workers: 2·10 s."""
     made = study(tmp_path)
     speed = Speed(start=1.0, step=0.01, evaluation=2.0, longest=50.0, limit=500.0, bytes=7.0)
-    of = {s: tuple(p for p in made.populations if p.strategy == s) for s in made.spec.strategies}
+    of = {s: tuple(p for p in made.chunks if p.strategy == s) for s in made.spec.strategies}
     cells = tuple(CellEstimate("CartPole-v1", "dqn", s, of[s], speed) for s in of)
-    found = Estimate(made.spec, cells, tuple(made.populations), (), 2)
+    found = Estimate(made.spec, cells, tuple(made.chunks), (), 2)
     assert found.seconds == pytest.approx((20.0, 2 * (1 + 3 + 60)))
     assert found.bytes == 4 * 300 * 7
 
 
 def test_what_runs_again_for_its_draws_is_counted(tmp_path):
-    """Of two strategies the placebo is missing, and the tapes that it replays; each population takes 1 + 3 + 3·2 s."""
+    """Of two strategies the placebo is missing, and the tapes that it replays; each chunk takes 1 + 3 + 3·2 s."""
     strategies = {"td": {"type": "prioritized"}, "placebo": {"type": "tape", "of": "td"}}
-    made = study(tmp_path, strategies=strategies, baseline="td")
-    pretend(made, 1.0)
-    placebos = [p for p in made.populations if p.tape_of is not None]
+    made = pretended(tmp_path, 1.0, strategies=strategies, baseline="td")
+    placebos = [p for p in made.chunks if p.tape_of is not None]
     for one in placebos:
         made.file_of(one).unlink()
     tape = made._there.tape_file(placebos[0].tape_of)
@@ -65,7 +63,7 @@ def test_what_runs_again_for_its_draws_is_counted(tmp_path):
     assert [p.strategy for p in found.again] == ["td"] * 2
     assert found.kept == ()
     assert str(found).splitlines()[4:6] == [
-        "0 runs are there already; 8 to do in 4 populations, 2,400 steps",
+        "0 runs are there already; 8 to do in 4 chunks, 2,400 steps",
         "4 of these, of td, run again: their rows are there, the draws that tapes replay are not",
     ]
     assert tape.read_bytes() == b"damaged"  # a dry run writes nothing
@@ -75,7 +73,7 @@ def test_what_runs_again_for_its_draws_is_counted(tmp_path):
     assert [replace(found, cells=cells, workers=n).seconds[0] for n in (1, 2, 4)] == pytest.approx([40.0, 20.0, 20.0])
 
 
-def test_the_evaluation_is_told_from_the_steps():
+def test_the_evaluation_is_reported_from_the_steps():
     times = [(100, 1.0), (200, 2.0), (300, 3.0), (400, 9.0)]
     assert _pace(times, 400, 10.5) == {"step": 0.01, "evaluation": 5.0, "start": pytest.approx(1.5)}
 
@@ -94,7 +92,7 @@ def test_the_limit_of_episodes_is_that_of_the_options(tmp_path, name, options, l
     if name.startswith("Pong"):
         pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
         pytest.importorskip("cv2", reason="the extra `atari` is not installed")
-    one = study(tmp_path).populations[0]
+    one = study(tmp_path).chunks[0]
     assert _limit(one.model_copy(update={"environment": name, "env_options": options})) == limit
 
 

@@ -1,4 +1,4 @@
-"""An executor of one's own that answers nonsense: a sentence that names it, nothing lost, no worker left behind."""
+"""A custom executor that answers nonsense: a sentence that names it, nothing lost, no worker left behind."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from replaylab.errors import ConfigError, SpecError
 from replaylab.study import InProcess
-from replaylab.study.execution.executor import Finished, Lost, Progress, Raised
+from replaylab.study.execution.executor import Finished, Raised
 from tests.study.execution.executor_conformance import TABLES
 from tests.study.tiny import study
 
@@ -39,30 +39,19 @@ def rows_as(**changed):
 
 
 FEW = TABLES | {"seeds": 1}
-"""Two populations."""
-
-OF_MEMBERS = {
-    "`slots` of Odd must be a whole number, but got 'two'": Odd(slots="two"),
-    "`slots` of Odd must be at least 0, but got -1": Odd(slots=-1),
-    "`submit` of Odd must be a whole number that is never used again, but got None": Odd(ticket=None),
-    "`submit` of Odd must be a whole number that is never used again, but got 0": Odd(ticket=0),
-    r"`submit` of Odd must be a whole number that is never used again, but got \[\]": Odd(ticket=[]),
-    "`wait` of Odd must tell a Progress, Finished, Raised or Lost, but got None": Odd(lambda event: None),
-    "`wait` of Odd must tell a Progress, .* but got <class .*Finished'>": Odd(type),
-    "`step` of the Progress that Odd tells must be a whole number, but got 'x'": Odd(lambda event: Progress("x")),
-    "`result` of the Finished that Odd tells must be bytes, but got 'x'": Odd(rows_as(result="x")),
-    "`seconds` of the Finished that Odd tells must be finite and not negative, but got nan": Odd(
-        rows_as(seconds=float("nan"))
-    ),
-    "`machine` of the Finished that Odd tells must be a Machine, .* but got None": Odd(rows_as(machine=None)),
-    "`traceback` of the Raised that Odd tells must be a string, but got None": Odd(lambda event: Raised(None, None)),
-    "`reason` of the Lost that Odd tells must be a string, but got 3": Odd(lambda event: Lost(3)),
-}
+"""Two chunks."""
 
 
-@pytest.mark.parametrize("message", OF_MEMBERS)
-def test_an_answer_that_is_none_ends_the_run_with_a_sentence(message, tmp_path):
-    made, odd = study(tmp_path, **FEW), OF_MEMBERS[message]
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (Odd(ticket=0), "`submit` of Odd must return a ticket that no task in flight has, but got 0"),
+        (Odd(lambda event: None), "`wait` of Odd must hand over a Progress, Finished, Raised or Lost, but got None"),
+        (Odd(type), "`wait` of Odd must hand over a Progress, .* but got <class .*Finished'>"),
+    ],
+)
+def test_an_answer_by_which_a_task_would_get_lost_ends_the_run_with_a_sentence(odd, message, tmp_path):
+    made = study(tmp_path, **FEW)
     with pytest.raises(ConfigError, match=f"^{message}"):
         made.run(executor=odd)
     assert odd.closed == 1
@@ -76,12 +65,12 @@ def test_rows_that_are_none_are_failures_and_are_not_kept(result, tmp_path):
     assert not summary.complete
     assert made.present == []
     for failure in summary.failures:
-        assert failure.traceback.startswith("What the worker handed back are not the rows of this population: ")
+        assert failure.traceback.startswith("What the worker handed back are not the rows of this chunk: ")
     again = made.run(executor=InProcess())
     assert (len(again.ran), again.damaged) == (2, ())
 
 
-def test_rows_of_another_population_are_a_failure(tmp_path):
+def test_rows_of_another_chunk_are_a_failure(tmp_path):
     made, seen = study(tmp_path, **FEW), []
 
     def first(event):
@@ -104,7 +93,7 @@ def test_no_worker_just_now_is_no_matter(tmp_path):
     assert study(tmp_path, **FEW).run(executor=Odd(slots=0)).complete
 
 
-def test_events_told_twice_count_once(tmp_path):
+def test_events_reported_twice_count_once(tmp_path):
     class Echo(Odd):
         def wait(self, handle):
             self.inner.wait(lambda ticket, event: (handle(ticket, event), handle(ticket, event)))
@@ -148,5 +137,3 @@ def test_a_refusal_by_an_error_of_no_such_name_is_a_sentence(name, tmp_path):
 def test_a_speed_that_is_none_is_a_failing_cell(tmp_path):
     found = study(tmp_path, **FEW).estimate(executor=Odd(rows_as(result=b"fast")), seconds=0.1)
     assert {cell.speed for cell in found.failing} == {"What the worker handed back is no speed: b'fast'"}
-    with pytest.raises(ConfigError, match="`slots` of Odd must be a whole number"):
-        study(tmp_path, **FEW).estimate(executor=Odd(slots=None))

@@ -1,11 +1,8 @@
-"""The executors of one machine keep the laws of executors."""
+"""The executors of one machine keep the sampling distributions of executors."""
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,9 +14,9 @@ from replaylab.errors import ConfigError
 from replaylab.study import InProcess, LocalProcesses
 from replaylab.study.execution.executor import Finished, Lost, TrainTask
 from replaylab.study.execution.local import worker_process
-from tests.study.execution.executor_conformance import HOSTILE, ExecutorConformance, finish, populations
-from tests.study.execution.test_study_run import wait_for
-from tests.study.tiny import study
+from tests.study.execution.executor_conformance import HOSTILE, ExecutorConformance, chunks, finish
+from tests.study.execution.test_study_run import interrupt, wait_for
+from tests.study.tiny import command, study
 
 DQN = {"learners": {"dqn": {"type": "dqn"}}}
 
@@ -33,7 +30,8 @@ class TestLocalProcesses(ExecutorConformance):
         os.kill(worker._process.pid, signal.SIGKILL)
 
     def test_an_idle_worker_that_died_gets_no_task(self, executor):
-        lakes = populations()
+        executor.close()
+        lakes = chunks()
         finish(executor, [TrainTask(lakes[0])])
         (worker,) = executor._idle
         os.kill(worker._process.pid, signal.SIGKILL)
@@ -42,7 +40,7 @@ class TestLocalProcesses(ExecutorConformance):
         assert isinstance(event, Finished)
 
     def test_workers_are_kept_between_tasks_and_gone_after_close(self, executor):
-        finish(executor, [TrainTask(p) for p in populations()])
+        finish(executor, [TrainTask(p) for p in chunks()])
         pids = [worker._process.pid for worker in executor._idle]
         assert len(pids) == 2
         executor.close()
@@ -51,11 +49,16 @@ class TestLocalProcesses(ExecutorConformance):
     @pytest.mark.parametrize("env", ["Crashes", "LeavesAChild", "LeavesAStranger"])
     def test_a_worker_that_ends_itself_is_lost_for_good(self, executor, env, monkeypatch):
         monkeypatch.setattr(worker_process, "_SECONDS_TO_END", 1.0)
-        (crash, *_) = populations(environments=[f"{HOSTILE}:{env}-v0"], **DQN)
+        (crash, *_) = chunks(environments=[f"{HOSTILE}:{env}-v0"], **DQN)
         (event,) = finish(executor, [TrainTask(crash)])
         assert isinstance(event, Lost)
         assert event.reason == "The worker process ended with exit code 7"
         assert not event.retriable
+
+    def test_what_its_worker_left_undone_is_a_failure(self, executor, tmp_path):
+        made = study(tmp_path, environments=[f"{HOSTILE}:Crashes-v0"], seeds=1)
+        reported = "The worker process ended with exit code 7 before it finished this chunk."
+        assert [f.traceback for f in made.run(executor=executor).failures] == [reported] * 2
 
     def test_its_numbers_of_workers(self):
         assert repr(LocalProcesses(workers=3)) == "LocalProcesses(workers=3)"
@@ -91,7 +94,7 @@ class TestInProcess(ExecutorConformance):
 
     def test_your_code_runs_in_the_calling_thread(self, executor, monkeypatch):
         monkeypatch.setitem(gym.registry, "Watched-v0", gym.envs.registration.EnvSpec("Watched-v0", Watched))
-        (watched, *_) = populations(environments=["Watched-v0"])
+        (watched, *_) = chunks(environments=["Watched-v0"])
         (event,) = finish(executor, [TrainTask(watched)])
         assert isinstance(event, Finished)
         assert Watched.threads == {threading.get_ident()}
@@ -104,7 +107,7 @@ class TestInProcess(ExecutorConformance):
 
         monkeypatch.setitem(gym.registry, "Watched-v0", gym.envs.registration.EnvSpec("Watched-v0", Watched))
         monkeypatch.setattr(Watched, "step", leave)
-        (watched, *_) = populations(environments=["Watched-v0"])
+        (watched, *_) = chunks(environments=["Watched-v0"])
         with pytest.raises(bdb.BdbQuit):
             finish(executor, [TrainTask(watched)])
 
@@ -129,43 +132,19 @@ def test_workers_and_an_executor_are_too_much(tmp_path):
             call(workers=2, executor=InProcess())
 
 
-FILE = """
-name = "tiny"
-environments = ["{env}"]
-seeds = 2
-population = 1
-[budget]
-steps = 60
-[evaluation]
-every = 30
-episodes = 1
-[measures]
-every = 0
-[learners.dqn]
-type = "dqn"
-[strategies.uniform]
-type = "uniform"
-"""
-
-
-def command(folder: Path, env: str, *more: str) -> list[str]:
-    (folder / "study.toml").write_text(FILE.format(env=env))
-    return ["study", "run", str(folder / "study.toml"), "--out", str(folder / "out"), *more]
-
-
 def test_the_command_line_names_them(tmp_path, capsys):
-    assert cli.main(command(tmp_path, "CartPole-v1", "--executor", "in-process", "--no-report")) == 0
+    assert cli.main(command(tmp_path, "--executor", "in-process", "--no-report")) == 0
     assert "2 runs in " in capsys.readouterr().out
-    assert cli.main(command(tmp_path, "CartPole-v1", "--executor", "in-process", "--dry-run")) == 0
-    assert cli.main(command(tmp_path, "CartPole-v1", "--executor", "local", "--workers", "1", "--no-report")) == 0
+    assert cli.main(command(tmp_path, "--executor", "in-process", "--dry-run")) == 0
+    assert cli.main(command(tmp_path, "--executor", "local", "--workers", "1", "--no-report")) == 0
 
 
 def test_wrong_names_and_numbers_are_sentences(tmp_path, capsys):
     with pytest.raises(SystemExit) as left:
-        cli.main(command(tmp_path, "CartPole-v1", "--executor", "moon"))
+        cli.main(command(tmp_path, "--executor", "moon"))
     assert left.value.code == 2
     assert "in-process" in capsys.readouterr().err
-    assert cli.main(command(tmp_path, "CartPole-v1", "--executor", "in-process", "--workers", "2")) == 2
+    assert cli.main(command(tmp_path, "--executor", "in-process", "--workers", "2")) == 2
     assert capsys.readouterr().err == (
         "replaylab: study run: --workers needs --executor local or ray, but got --executor in-process; leave it out\n"
     )
@@ -173,22 +152,5 @@ def test_wrong_names_and_numbers_are_sentences(tmp_path, capsys):
 
 @pytest.mark.no_sanitizer
 def test_ctrl_c_ends_a_run_in_this_process(tmp_path):
-    slow = [sys.executable, "-m", "replaylab", *command(tmp_path, f"{HOSTILE}:Slow-v0", "--executor", "in-process")]
-    run = subprocess.Popen(
-        slow,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        wait_for(lambda: (tmp_path / "out" / "machine.json").is_file())
-        time.sleep(2.0)  # into the environment's step
-        run.send_signal(signal.SIGINT)
-        _, err = run.communicate(timeout=60)
-    finally:
-        run.kill()
-    assert (run.returncode, err) == (
-        130,
-        "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n",
-    )
+    slow = command(tmp_path, "--executor", "in-process", env=f"{HOSTILE}:Slow-v0")
+    interrupt(slow, lambda run: (tmp_path / "out" / "machine.json").is_file())

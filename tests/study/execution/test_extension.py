@@ -5,45 +5,45 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from replaylab.study import InProcess
 from replaylab.study.plan.seed_chunks import chunked
-from tests.study.tiny import rows, study
+from tests.study.tiny import rows, run_here, study
 
 LAKE = {
     "environments": ["FrozenLake-v1"],
-    "population": 4,
+    "chunk_size": 4,
     "seeds": 5,
     "learners": {"q": {"type": "q_learning", "batch_size": 4}},
 }
 MORE = {"seeds": 12}
 
 
-def seeds_of(populations, strategy="uniform"):
-    return [p.seeds for p in populations if p.strategy == strategy]
+def seeds_of(chunks, strategy="uniform"):
+    return [p.seeds for p in chunks if p.strategy == strategy]
 
 
 def test_a_study_extended_runs_each_seed_once_and_has_the_rows_of_one_run_in_one_go(tmp_path):
-    small = study(tmp_path / "grown", **LAKE)
-    assert small.run(workers=1).complete
+    small = run_here(tmp_path / "grown", **LAKE)
     grown = study(tmp_path / "grown", **LAKE | MORE)
-    summary = grown.run(workers=1)
+    summary = grown.run(executor=InProcess())
     assert seeds_of(summary.kept) == [(0, 1, 2, 3), (4,)]
     assert seeds_of(summary.ran) == [(5, 6, 7), (8, 9, 10, 11)]
-    assert seeds_of(grown.populations) == [(0, 1, 2, 3), (4,), (5, 6, 7), (8, 9, 10, 11)]
+    assert seeds_of(grown.chunks) == [(0, 1, 2, 3), (4,), (5, 6, 7), (8, 9, 10, 11)]
     whole = study(tmp_path / "whole", **LAKE | MORE)
-    assert seeds_of(whole.populations) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
-    assert whole.run(workers=1).complete
+    assert seeds_of(whole.chunks) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
+    assert whole.run(executor=InProcess()).complete
     np.testing.assert_equal(rows(grown), rows(whole))  # NaN included
-    assert grown.run(workers=1).ran == ()
-    assert small.present == small.populations, "the smaller study is still there"
+    assert grown.run(executor=InProcess()).ran == ()
+    assert small.present == small.chunks, "the smaller study is still there"
 
 
 def test_a_strategy_and_an_environment_more(tmp_path):
     table = LAKE | {"seeds": 2}
-    assert study(tmp_path, **table).run(workers=1).complete
+    assert study(tmp_path, **table).run(executor=InProcess()).complete
     more = table | {"strategies__none": {"type": "online"}}
-    assert {p.strategy for p in study(tmp_path, **more).run(workers=1).ran} == {"none"}
+    assert {p.strategy for p in study(tmp_path, **more).run(executor=InProcess()).ran} == {"none"}
     more["environments"] = ["CliffWalking-v1", "FrozenLake-v1"]
-    summary = study(tmp_path, **more).run(workers=1)
+    summary = study(tmp_path, **more).run(executor=InProcess())
     assert {p.environment for p in summary.ran} == {"CliffWalking-v1"}
     assert {p.environment for p in summary.kept} == {"FrozenLake-v1"}
     found = rows(study(tmp_path, **more))
@@ -52,15 +52,15 @@ def test_a_strategy_and_an_environment_more(tmp_path):
 
 
 def test_a_changed_setting_takes_nothing_of_what_is_there(tmp_path):
-    assert study(tmp_path, **LAKE).run(workers=1).complete
+    assert study(tmp_path, **LAKE).run(executor=InProcess()).complete
     changed = LAKE | MORE | {"learners": {"q": {"type": "q_learning", "batch_size": 5}}}
-    assert seeds_of(study(tmp_path, **changed).populations) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
+    assert seeds_of(study(tmp_path, **changed).chunks) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
     assert study(tmp_path, **changed).present == []
 
 
-def test_another_population_keeps_what_is_there(tmp_path):
-    assert study(tmp_path, **LAKE).run(workers=1).complete
-    assert seeds_of(study(tmp_path, **LAKE | MORE | {"population": 10}).populations) == [
+def test_another_chunk_keeps_what_is_there(tmp_path):
+    assert study(tmp_path, **LAKE).run(executor=InProcess()).complete
+    assert seeds_of(study(tmp_path, **LAKE | MORE | {"chunk_size": 10}).chunks) == [
         (0, 1, 2, 3),
         (4,),
         (5, 6, 7, 8, 9),

@@ -3,7 +3,6 @@
 import errno
 import os
 import resource
-import signal
 import subprocess
 import sys
 import time
@@ -15,28 +14,11 @@ import pytest
 from replaylab.commands import main as cli
 from replaylab.errors import SpecError, StorageError
 from replaylab.files.atomic import whole_file, writing
-from replaylab.study import Spec
-from tests.study.execution.test_study_run import workers_of
-from tests.study.tiny import study, table
+from replaylab.study import InProcess, Spec
+from tests.study.execution.test_study_run import interrupt, workers_of
+from tests.study.tiny import command, study, table
 
 HOSTILE = "tests.study.execution.hostile"
-FILE = """
-name = "tiny"
-environments = ["{env}"]
-seeds = {seeds}
-population = 3
-[budget]
-steps = 60
-[evaluation]
-every = 30
-episodes = 1
-[measures]
-every = 0
-[learners.dqn]
-type = "{learner}"
-[strategies.uniform]
-type = "{strategy}"
-"""
 MODULES = {
     "raises": ("def f():\n    raise RuntimeError('no luck')\nf()\n", "line 2: RuntimeError: no luck"),
     "no Python": ("def (:\n", "line 1: SyntaxError: "),
@@ -66,11 +48,9 @@ MODULES = {
 }
 
 
-def write(folder: Path, env="CartPole-v1", seeds=2, learner="dqn", strategy="uniform") -> list[str]:
-    """Write a study file and return the arguments that run it."""
-    file = folder / "study.toml"
-    file.write_text(FILE.format(env=env, seeds=seeds, learner=learner, strategy=strategy))
-    return ["study", "run", str(file), "--out", str(folder / "out"), "--workers", "1"]
+def write(folder: Path, **changes) -> list[str]:
+    """Write a study file and return the arguments that run it in one worker."""
+    return command(folder, "--workers", "1", **changes)
 
 
 @pytest.mark.parametrize("kind", MODULES)
@@ -89,16 +69,16 @@ def test_a_module_that_cannot_be_imported_is_a_sentence(kind, tmp_path, monkeypa
 def test_a_type_that_is_no_module_is_a_sentence(kind, tmp_path, capsys):
     for part in ("learner", "strategy"):
         assert cli.main(write(tmp_path, **{part: kind})) == 2
-        told = capsys.readouterr().err
-        assert ".type` must name a" in told or "has no class" in told
-        assert told.count("\n") == 1
+        reported = capsys.readouterr().err
+        assert ".type` must name a" in reported or "has no class" in reported
+        assert reported.count("\n") == 1
 
 
 @pytest.mark.parametrize("env", ["Exits", "ExitsWhenMade"])
 def test_an_environment_that_exits_is_a_failure(env, tmp_path, capfd):
     code = cli.main(write(tmp_path, env=f"{HOSTILE}:{env}-v0"))
-    told = capfd.readouterr().err
-    assert (code, "SystemExit: 0" in told) == ((1, True) if env == "Exits" else (2, True))
+    reported = capfd.readouterr().err
+    assert (code, "SystemExit: 0" in reported) == ((1, True) if env == "Exits" else (2, True))
     assert not list((tmp_path / "out").glob("runs/*"))
 
 
@@ -116,8 +96,8 @@ def test_a_dry_run_of_what_fails_is_no_success(tmp_path, capfd):
 
 
 def test_a_dry_run_knows_the_time_limit_of_an_environment_in_a_module(tmp_path):
-    """In a process of its own, where nothing has imported the module."""
-    command = [*write(tmp_path, f"{HOSTILE}:Calm-v0"), "--dry-run"]
+    """In its own process, where nothing has imported the module."""
+    command = [*write(tmp_path, env=f"{HOSTILE}:Calm-v0"), "--dry-run"]
     code = f"from replaylab.commands.main import main; raise SystemExit(main({command}))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (made.returncode, made.stderr) == (0, "")
@@ -129,24 +109,7 @@ def test_a_dry_run_knows_the_time_limit_of_an_environment_in_a_module(tmp_path):
 @pytest.mark.no_sanitizer
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
 def test_ctrl_c_ends_a_study_whose_environment_hangs(more, tmp_path):
-    command = [sys.executable, "-m", "replaylab", *write(tmp_path, env=f"{HOSTILE}:Hangs-v0"), *more]
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
-    try:
-        until = time.monotonic() + 60
-        while not workers_of(run.pid) and time.monotonic() < until:
-            time.sleep(0.05)
-        victims = workers_of(run.pid)
-        assert victims
-        time.sleep(2.0)  # into the environment's step
-        run.send_signal(signal.SIGINT)
-        _, err = run.communicate(timeout=60)
-    finally:
-        run.kill()
-    assert (run.returncode, err) == (
-        130,
-        "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n",
-    )
+    victims = interrupt([*write(tmp_path, env=f"{HOSTILE}:Hangs-v0"), *more], lambda run: workers_of(run.pid))
     assert not any(Path(f"/proc/{victim}").exists() for victim in victims)
 
 
@@ -154,10 +117,10 @@ def test_a_seed_without_numbers_is_named(tmp_path):
     made = study(
         tmp_path, environments=[f"{HOSTILE}:NoReward-v0"], strategies={"uniform": {"type": "uniform"}}, seeds=6
     )
-    failures = made.run(workers=1).failures
+    failures = made.run(executor=InProcess()).failures
     assert failures
     for one in failures:
-        wanted = f"`reward` of {HOSTILE}:NoReward-v0 must be finite, but seed {one.population.seeds[0]} got nan in "
+        wanted = f"`reward` of {HOSTILE}:NoReward-v0 must be finite, but seed {one.chunk.seeds[0]} got nan in "
         assert wanted in one.traceback
 
 
@@ -199,9 +162,9 @@ def test_a_place_that_cannot_be_a_folder_is_a_sentence(place, tmp_path, capsys):
     command = write(tmp_path)
     command[command.index("--out") + 1] = str(tmp_path / place)
     assert cli.main(command) == 2
-    told = capsys.readouterr().err
-    assert "cannot be written: " in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert "cannot be written: " in reported
+    assert reported.count("\n") == 1
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -211,9 +174,9 @@ def test_something_else_in_the_place_of_a_part_is_a_sentence(name, tmp_path, cap
     out.mkdir()
     (out / name).mkdir() if name.endswith(".json") else (out / name).write_text("mine")
     assert cli.main(write(tmp_path)) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"replaylab: {out}")
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert reported.startswith(f"replaylab: {out}")
+    assert reported.count("\n") == 1
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="the superuser may write everywhere")
@@ -232,7 +195,7 @@ def test_every_refusal_names_the_place(code):
 def test_names_as_long_as_they_may_be_make_files(tmp_path):
     long = {"strategies": {"s" * 60: {"type": "uniform"}}, "baseline": "s" * 60}
     made = study(tmp_path, learners={"l" * 60: {"type": "dqn"}}, **long)
-    longest = made.populations[0].model_copy(update={"environment": "e" * 100})
+    longest = made.chunks[0].model_copy(update={"environment": "e" * 100})
     with whole_file(made.file_of(longest)) as temporary:
         temporary.write_text("x")
     assert made.file_of(longest).read_text() == "x"

@@ -16,16 +16,16 @@ import pytest
 from replaylab.study import Study
 from replaylab.study.results.leftovers import sweep
 from tests.study.execution.test_study_run import start, wait_for, workers_of
-from tests.study.tiny import rows, study
+from tests.study.tiny import rows, run_here, study
 
 TABULAR = {
     "environments": ["FrozenLake-v1"],
     "seeds": 7,
-    "population": 1,
+    "chunk_size": 1,
     "budget": {"steps": 1_500},
     "learners": {"q": {"type": "q_learning", "batch_size": 4}},
 }
-NETWORKS = {"seeds": 6, "population": 2, "budget": {"steps": 8_000}, "strategies__none": {"type": "online"}}
+NETWORKS = {"seeds": 6, "chunk_size": 2, "budget": {"steps": 8_000}, "strategies__none": {"type": "online"}}
 
 
 def kill_all(run: subprocess.Popen[bytes]) -> None:
@@ -43,7 +43,7 @@ def check(made: Study, unbroken: Study) -> None:
     np.testing.assert_equal(rows(made), rows(unbroken))
     runs, timing = ({f.stem for f in (made.folder / name).iterdir()} for name in ("runs", "timing"))
     assert runs == {f.stem for f in (unbroken.folder / "runs").iterdir()}
-    assert timing <= runs  # how long a population took is lost if the kill comes just after its rows are there
+    assert timing <= runs  # how long a chunk took is lost if the kill comes just after its rows are there
     assert not list(made.folder.rglob("*.unfinished"))
 
 
@@ -57,10 +57,9 @@ def whole(made: Study) -> int:
 @pytest.mark.no_sanitizer
 @pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_of_a_study_of_tables(tmp_path, kills):
-    """Half of the kills come at any time, half a moment after one more population is there, to span it all."""
+    """Half of the kills come at any time, half a moment after one more chunk is there, to span it all."""
     clock = random.Random(5)
-    unbroken = study(tmp_path / "unbroken", **TABULAR)
-    assert unbroken.run(workers=2).complete
+    unbroken = run_here(tmp_path / "unbroken", **TABULAR)
     made = study(tmp_path / "killed", **TABULAR)
     seen = []
     for turn in range(kills):
@@ -73,7 +72,7 @@ def test_kills_of_a_study_of_tables(tmp_path, kills):
             time.sleep(clock.uniform(0.0, 0.1))
         kill_all(run)
         seen.append(whole(made))
-    assert 0 < seen[0] < seen[-1] <= len(unbroken.populations)
+    assert 0 < seen[0] < seen[-1] <= len(unbroken.chunks)
     check(made, unbroken)
 
 

@@ -1,7 +1,6 @@
 """Strategies whose scores, losses or errors come from the learner, in whole studies."""
 
-from replaylab.study import InProcess
-from tests.study.tiny import study
+from tests.study.tiny import run_here
 
 STRATEGIES = {
     "uniform": {"type": "uniform"},
@@ -13,8 +12,7 @@ STRATEGIES = {
 
 
 def test_a_study_of_them_runs_and_each_draws_otherwise(tmp_path):
-    made = study(tmp_path, strategies=STRATEGIES, seeds=2, budget__steps=200, watch={"steps": 0})
-    assert made.run(executor=InProcess()).complete
+    made = run_here(tmp_path, strategies=STRATEGIES, seeds=2, budget__steps=200, watch={"steps": 0})
     losses = {curve.strategy: tuple(curve.values[:, -1]) for curve in made.curves("train/loss")}
     assert losses.keys() == STRATEGIES.keys()
     assert len(set(losses.values())) == len(STRATEGIES)

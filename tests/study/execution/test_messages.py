@@ -8,10 +8,10 @@ import pytest
 from replaylab.study.execution.executor import CheckTask, Finished, Lost, Progress, Raised, TimeTask, TrainTask
 from replaylab.study.execution.local.messages import read_message, write_message
 from replaylab.study.results.provenance import this_machine
-from tests.study.execution.executor_conformance import populations
+from tests.study.execution.executor_conformance import chunks
 
 HERE = this_machine()
-(ONE, *_) = populations(env_options={"FrozenLake-v1": {"is_slippery": False, "x": float("inf")}})
+(ONE, *_) = chunks(env_options={"FrozenLake-v1": {"is_slippery": False, "x": float("inf")}})
 MESSAGES = [
     TrainTask(ONE),
     TrainTask(ONE, record=True, tape="tapes/a.tape"),

@@ -1,5 +1,7 @@
 """Pixels from the command line to the video: frames stored once, a convolutional double DQN, TensorBoard, rows."""
 
+from pathlib import Path
+
 import duckdb
 import pytest
 from PIL import Image
@@ -7,11 +9,12 @@ from PIL import Image
 from replaylab.commands import main as cli
 from replaylab.commands import train as command
 from replaylab.study.catalog import find
-from replaylab.study.execution.worker.preflight import check_population
-from replaylab.study.plan import populations as plan
+from replaylab.study.execution.worker.preflight import check_chunk
+from replaylab.study.plan import chunks as plan
 from replaylab.study.spec.study_file import Spec
 from tests.learners.dqn import pixels
 
+EQUAL_SETTINGS = Path(__file__).parents[3] / "docs/results/pong/equal-settings/study.toml"
 COMMAND = (
     "train --seeds 1 --steps 60 --eval-every 30 --eval-episodes 1 --held-out 5 "
     "--transforms frame_stack:stacked_input=true "
@@ -39,9 +42,9 @@ def scalars(tmp_path):
 
 def test_the_whole_pipeline_on_a_tiny_game(tmp_path, capsys):
     assert train(tmp_path, pixels.ENV_ID) == 0
-    told = capsys.readouterr().out
-    assert "greedy episode of seed 0" in told
-    assert "terminated: " in told
+    reported = capsys.readouterr().out
+    assert "greedy episode of seed 0" in reported
+    assert "terminated: " in reported
     rows = metrics(tmp_path)
     assert rows["eval/mean_reward"] == rows["eval/held_out_q"] == [30, 60]
     assert len(rows["rollout/ep_rew"]) > 5
@@ -52,7 +55,7 @@ def test_the_whole_pipeline_on_a_tiny_game(tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:.*is not in the possible render_modes")
-def test_a_video_that_cannot_be_is_told_before_training(tmp_path, capsys):
+def test_a_video_that_cannot_be_is_reported_before_training(tmp_path, capsys):
     assert cli.main(["train", "--env", "replaylab/BitFlip-v0", "--video", str(tmp_path / "a.gif")]) == 2
     assert "replaylab/BitFlip-v0 cannot be made with render_mode='rgb_array'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -69,9 +72,9 @@ def test_the_whole_pipeline_on_pong(tmp_path, monkeypatch, capsys):
     assert metrics(tmp_path)["eval/held_out_q"] == [30, 60]
 
 
-@pytest.mark.parametrize("name", ["pong", "pong-first", "pong-full"])
-def test_the_shipped_studies_of_pong_fit_the_game(name):
+@pytest.mark.parametrize("name", ["pong", EQUAL_SETTINGS, "pong-full"], ids=["pong", "equal-settings", "pong-full"])
+def test_the_studies_of_pong_fit_the_game(name):
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
     spec = Spec.from_toml(find(name))
-    for population in plan.plan(spec):
-        check_population(population)
+    for chunk in plan.plan(spec):
+        check_chunk(chunk)

@@ -9,21 +9,21 @@ from rich.console import Console
 
 from replaylab.study.execution import progress
 from replaylab.study.execution.progress import PlainReporter
-from replaylab.study.plan.populations import plan
+from replaylab.study.plan.chunks import plan
 from tests.study.tiny import study
 
 
 @pytest.fixture
 def said(tmp_path, monkeypatch):
-    """A reporter of a study, its populations, and what it says; a second passes with each look at the clock."""
+    """A reporter of a study, its chunks, and what it says; a second passes with each look at the clock."""
     seconds = count()
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
-    populations = plan(study(tmp_path).spec)
+    chunks = plan(study(tmp_path).spec)
     console = Console(record=True, width=200, file=StringIO())
     reporter = PlainReporter(console)
-    reporter.begin(populations, [], 1)
-    return reporter, populations, console
+    reporter.begin(chunks, [], 1)
+    return reporter, chunks, console
 
 
 def speeds(console):
@@ -32,17 +32,17 @@ def speeds(console):
 
 
 def test_steps_of_an_earlier_run_are_no_speed(said):
-    reporter, (population, *_), console = said
-    begun = population.steps // 2
-    reporter.progress(population, begun)
-    reporter.progress(population, begun + 8)
+    reporter, (chunk, *_), console = said
+    begun = chunk.steps // 2
+    reporter.progress(chunk, begun)
+    reporter.progress(chunk, begun + 8)
     first, second = speeds(console)
     assert first == 0.0
-    assert 0.0 < second <= 8 * len(population.seeds)
+    assert 0.0 < second <= 8 * len(chunk.seeds)
 
 
-def test_a_population_that_is_done_at_once_counts_whole(said):
-    reporter, (population, *_), console = said
-    reporter.finished(population, 0.1)
+def test_a_chunk_that_is_done_at_once_counts_whole(said):
+    reporter, (chunk, *_), console = said
+    reporter.finished(chunk, 0.1)
     (speed,) = speeds(console)
-    assert speed > population.steps * len(population.seeds) / 20
+    assert speed > chunk.steps * len(chunk.seeds) / 20

@@ -1,4 +1,4 @@
-"""Studies of Stable-Baselines3's algorithms: each seed a run of its own, the same rows and the same report."""
+"""Studies of Stable-Baselines3's algorithms: each seed its own run, the same rows and the same report."""
 
 import numpy as np
 import pytest
@@ -32,33 +32,33 @@ def made(folder, learner, environment="CartPole-v1", **changes):
 
 @pytest.mark.parametrize(("learner", "environment"), [(DQN, "CartPole-v1"), (SAC, "Pendulum-v1")])
 def test_a_study_of_their_algorithms(learner, environment, tmp_path):
-    found = made(tmp_path, learner, environment, population=10)
-    assert [one.seeds for one in found.populations] == [(0,), (0,), (1,), (1,)]
+    found = made(tmp_path, learner, environment, chunk_size=10)
+    assert [one.seeds for one in found.chunks] == [(0,), (0,), (1,), (1,)]
     assert found.run(executor=InProcess()).complete
     rows = found.results().fetchnumpy()
     assert set(rows["strategy"]) == {"uniform", "prioritized"}
     assert {"eval/mean_reward", "rollout/ep_rew", "train/learning_rate", "replay/replay_gini"} <= set(rows["metric"])
     uniform = (rows["strategy"] == "uniform") & (rows["metric"] == "rollout/ep_rew") & (rows["seed"] == 1)
-    config = TrainingConfig(environment, found.populations[2].configuration().learner, Uniform(), 200, eval_every=None)
+    config = TrainingConfig(environment, found.chunks[2].configuration().learner, Uniform(), 200, eval_every=None)
     assert rows["value"][uniform].tolist() == train(config, [1]).of("rollout/ep_rew", seed=1)[1].tolist()
     assert Study.from_folder(tmp_path) == found
     assert found.run(executor=InProcess()).complete  # nothing is left to do
     assert found.curves()[0].values.shape == (2, 2)
     assert np.isfinite(found.curves()[0].values).all()
-    assert "each seed is a run of its own" in methods.of(found).run[0]
+    assert "each seed is its own run" in methods.of(found).run[0]
 
 
 def test_what_identifies_a_run(tmp_path):
     """All keyword arguments, those that were not given as well, and nothing else."""
-    (plain, *_) = made(tmp_path, DQN).populations
+    (plain, *_) = made(tmp_path, DQN).chunks
     arguments = DQN["arguments"]
     assert plain.learner_part.options["arguments"]["target_update_interval"] == 10_000
-    assert "code" not in plain.learner_part.options
+    assert plain.learner_part.options["code"] == ""
     spelled = DQN | {"policy": "MlpPolicy", "arguments": arguments | {"target_update_interval": 10_000, "tau": 1.0}}
-    assert made(tmp_path, spelled).populations[0].id == plain.id
+    assert made(tmp_path, spelled).chunks[0].id == plain.id
     changed = DQN | {"arguments": arguments | {"tau": 0.5}}
-    assert made(tmp_path, changed).populations[0].id != plain.id
-    assert made(tmp_path, DQN | {"arguments": {"learning_rate": 1e-4, **arguments}}).populations[0].id == plain.id
+    assert made(tmp_path, changed).chunks[0].id != plain.id
+    assert made(tmp_path, DQN | {"arguments": {"learning_rate": 1e-4, **arguments}}).chunks[0].id == plain.id
 
 
 def test_a_strategy_may_change_some_arguments(tmp_path):
@@ -68,9 +68,9 @@ def test_a_strategy_may_change_some_arguments(tmp_path):
         "other": n_step | {"learner": {"arguments": {"gamma": 0.9, "train_freq": 2}}},
     }
     found = made(tmp_path, DQN, strategies=strategies)
-    own = found.populations[1].learner_part.options["arguments"]
+    own = found.chunks[1].learner_part.options["arguments"]
     assert (own["gamma"], own["train_freq"], own["batch_size"]) == (0.9, 2, 16)
-    assert found.populations[1].transforms[0].options["gamma"] == 0.9
+    assert found.chunks[1].transforms[0].options["gamma"] == 0.9
 
 
 def test_how_long_it_takes(tmp_path):
@@ -82,8 +82,8 @@ def test_how_long_it_takes(tmp_path):
 
 def test_an_own_algorithm_with_a_loop_of_its_own(tmp_path):
     learner = {"type": "tests.learners.training.whole:RandomWalk"}
-    found = made(tmp_path, learner, population=2, measures={"every": 0}, strategies={"uniform": {"type": "uniform"}})
-    assert [one.seeds for one in found.populations] == [(0, 1)]
+    found = made(tmp_path, learner, chunk_size=2, measures={"every": 0}, strategies={"uniform": {"type": "uniform"}})
+    assert [one.seeds for one in found.chunks] == [(0, 1)]
     assert found.run(executor=InProcess(), checkpoint_every=0.0).complete
     assert set(found.results().fetchnumpy()["seed"]) == {0, 1}
 
@@ -123,16 +123,16 @@ def test_what_no_run_can_do(changes, message, tmp_path):
 
 
 def test_a_placebo_for_their_algorithms(tmp_path, monkeypatch):
-    """Seeds that learn from each other's draws are one population; progress and the estimate know it."""
+    """Seeds that learn from each other's draws are one chunk; progress and the estimate know it."""
     monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)  # however fast the machine is
     strategies = {"td": {"type": "prioritized", "beta": 0.0}, "placebo": {"type": "tape", "of": "td"}}
-    changes = {"strategies": strategies, "baseline": "td", "seeds": 4, "population": 2}
+    changes = {"strategies": strategies, "baseline": "td", "seeds": 4, "chunk_size": 2}
     found = made(tmp_path, SAC, "Pendulum-v1", **changes)
-    assert [one.seeds for one in found.populations] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert [one.seeds for one in found.chunks] == [(0, 1), (0, 1), (2, 3), (2, 3)]
     assert found.estimate(executor=InProcess(), seconds=0.01).seconds[0] > 0
-    told = Steps()
-    assert found.run(executor=InProcess(), reporter=told).complete
-    assert all(steps == sorted(steps) and steps[-1] == 200 for steps in told.steps.values())
+    reported = Steps()
+    assert found.run(executor=InProcess(), reporter=reported).complete
+    assert all(steps == sorted(steps) and steps[-1] == 200 for steps in reported.steps.values())
     rows = found.results().fetchnumpy()
     ages = rows["metric"] == "replay/drawn_age_mean"
     by_run = {
@@ -146,10 +146,10 @@ def test_a_placebo_for_their_algorithms(tmp_path, monkeypatch):
 
 
 class Steps(Reporter):
-    """Keeps the progress of every population."""
+    """Keeps the progress of every chunk."""
 
     def __init__(self):
         self.steps = {}
 
-    def progress(self, population, step):
-        self.steps.setdefault(population.id, []).append(step)
+    def progress(self, chunk, step):
+        self.steps.setdefault(chunk.id, []).append(step)

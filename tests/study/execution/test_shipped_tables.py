@@ -6,13 +6,15 @@ import pytest
 from replaylab.learners import QLearning
 from replaylab.replay import Exponential, Online, Uniform
 from replaylab.study import catalog
-from replaylab.study.execution.worker.training import train_population
-from replaylab.study.plan.populations import plan
-from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, Spec
+from replaylab.study.execution.worker.training import train_chunk
+from replaylab.study.plan.chunks import plan
+from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable
+from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.study_tables import Budget
 from tests.learners.calls import train
 
 SEEDS = (0, 1)
-TAXI = {"alpha": 0.5, "gamma": 0.99, "epsilon": Exponential(0.25, 0.01226), "capacity": 1_000, "learning_starts": 32}
+TAXI = {"alpha": 0.5, "gamma": 0.99, "epsilon": Exponential(0.25, 1.0792e-5), "capacity": 1_000, "learning_starts": 32}
 CLIFF = {"alpha": 0.9, "gamma": 1.0, "epsilon": 0.1, "capacity": 2_000, "learning_starts": 32}
 EXPECTED = {
     ("taxi", "none"): (QLearning(**TAXI), Online()),
@@ -28,10 +30,10 @@ EXPECTED = {
 def test_a_study_of_tables_gives_what_train_gives(name):
     spec = Spec.from_toml(catalog.find(name))
     few = {"seeds": SEEDS, "budget": Budget(episodes=2), "evaluation": EvaluationTable(every=1, episodes=1)}
-    populations = plan(spec.model_copy(update={**few, "logging": LoggingTable(every=1)}))
-    assert {(name, one.strategy) for one in populations} == {key for key in EXPECTED if key[0] == name}
-    for population in populations:
-        learner, sampler = EXPECTED[name, population.strategy]
+    chunks = plan(spec.model_copy(update={**few, "logging": LoggingTable(every=1)}))
+    assert {(name, one.strategy) for one in chunks} == {key for key in EXPECTED if key[0] == name}
+    for chunk in chunks:
+        learner, sampler = EXPECTED[name, chunk.strategy]
         alone = train(
             "Taxi-v4" if name == "taxi" else "CliffWalking-v1",
             learner,
@@ -43,5 +45,5 @@ def test_a_study_of_tables_gives_what_train_gives(name):
             eval_episodes=1,
             log_every=1,
         )
-        for column, values in train_population(population).items():
+        for column, values in train_chunk(chunk).items():
             np.testing.assert_array_equal(values, alone.columns[column])

@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 
 from replaylab.errors import SpecError, StorageError
-from replaylab.replay.samplers.tape_file import TapeReader
+from replaylab.replay.samplers.tapes.tape_file import TapeReader
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.executor import CheckTask, Finished, Lost, TrainTask
+from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.worker import perform as worker
 from replaylab.study.execution.worker.perform import perform
 from replaylab.study.results.store import open_rows
 from tests.study.execution.test_checkpoints import Spy, kept
-from tests.study.tiny import pretend, rows, study
+from tests.study.tiny import pretend, rows, run_here, study
 
 DRAWN = {"type": "prioritized", "beta": 0.0}
 OFTEN = 0.02
 PLACEBO = {"type": "tape", "of": "td"}
 TAPED = {"strategies": {"placebo": PLACEBO, "td": DRAWN}, "baseline": "td", "measures__every": 0}
-LONG = TAPED | {"seeds": 3, "population": 3, "budget__steps": 900, "evaluation__every": 450}
+LONG = TAPED | {"seeds": 3, "chunk_size": 3, "budget__steps": 900, "evaluation__every": 450}
 
 
 def taped(folder, **changes):
@@ -31,14 +32,14 @@ def ids_of(tape):
     return np.stack([reader.ids(k) for k in range(reader.draws)])
 
 
-def drawn_by(made, population, tmp_path):
-    """What a population of a study drew, which its rows are made from: it is trained once more, and recorded."""
-    tape = made._there.tape_file(population.tape_of)
-    again = perform(TrainTask(population, record=True, tape=str(tape)), lambda step: None)
-    copied = tmp_path / made.file_of(population).name
+def drawn_by(made, chunk, tmp_path):
+    """What a chunk of a study drew, which its rows are made from: it is trained once more, and recorded."""
+    tape = made._there.tape_file(chunk.tape_of)
+    again = perform(TrainTask(chunk, record=True, tape=str(tape)), lambda step: None)
+    copied = tmp_path / made.file_of(chunk).name
     copied.write_bytes(again.result)
     (tmp_path / "again.tape").write_bytes(again.tape)
-    numbers = [open_rows([file]).fetchnumpy() for file in (made.file_of(population), copied)]
+    numbers = [open_rows([file]).fetchnumpy() for file in (made.file_of(chunk), copied)]
     np.testing.assert_equal(numbers[0], numbers[1])
     return ids_of(tmp_path / "again.tape")
 
@@ -47,12 +48,12 @@ class TestWhatIsDrawn:
     def test_through_a_study_that_is_interrupted_twice(self, tmp_path, monkeypatch):
         """In the recorded runs, and in those that learn from them."""
         monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)  # however fast the machine is
-        whole = study(tmp_path / "whole", **LONG)
-        assert whole.run(executor=InProcess()).complete
+        whole = run_here(tmp_path / "whole", **LONG)
         assert not (whole.folder / "tapes").exists()
 
-        made = study(tmp_path / "made", keep_tapes=True, **LONG)
-        placebo, source = made.populations
+        monkeypatch.setattr(ResultWriter, "drop_tape", lambda self, chunk: None)
+        made = study(tmp_path / "made", **LONG)
+        placebo, source = made.chunks
         assert source == placebo.tape_of
         for one in (source, placebo):
             with pytest.raises(KeyboardInterrupt):
@@ -68,6 +69,23 @@ class TestWhatIsDrawn:
         assert recorded.shape == (900 - 20 + 1, 3, 8)
         np.testing.assert_array_equal(drawn_by(made, placebo, tmp_path), np.roll(recorded, -1, axis=1))
         assert not (recorded[:, 0] == recorded[:, 1]).all()
+
+    def test_by_bins_through_a_study_that_is_interrupted(self, tmp_path, monkeypatch):
+        """A checkpoint keeps the ends of episodes, and how many rows came from other bins."""
+        monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)
+        binned = LONG | {"strategies": {"placebo": {"type": "by_steps_to_end", "of": "td"}, "td": DRAWN}}
+        whole = run_here(tmp_path / "whole", **binned | {"measures__every": 300})
+        made = study(tmp_path / "made", **binned | {"measures__every": 300})
+        for one in reversed(made.chunks):
+            with pytest.raises(KeyboardInterrupt):
+                made.run(executor=InProcess(), reporter=Until(one.id, 700), checkpoint_every=OFTEN)
+            assert list(kept(made)) == [one.id]
+        assert made.run(executor=InProcess(), checkpoint_every=OFTEN).complete
+        np.testing.assert_equal(rows(made), rows(whole))
+        found = rows(whole)
+        shares = [v for v, m in zip(found["value"], found["metric"], strict=True) if m == "replay/moved_share"]
+        assert len(shares) == 9
+        assert 0 < max(shares) < 0.5
 
     def test_executors_without_a_common_disk_give_the_same_rows(self, tmp_path):
         here, there = taped(tmp_path / "here"), taped(tmp_path / "there")
@@ -87,14 +105,14 @@ class TestWhatIsDrawn:
 
 
 class Until(Spy):
-    """Ends the run when one population has come to a step."""
+    """Ends the run when one chunk has come to a step."""
 
     def __init__(self, id_, stop):
         super().__init__(stop)
         self.id = id_
 
-    def progress(self, population, step):
-        super().progress(population, step if population.id == self.id else 0)
+    def progress(self, chunk, step):
+        super().progress(chunk, step if chunk.id == self.id else 0)
 
 
 class Far(InProcess):
@@ -115,18 +133,18 @@ class Failing(Far):
     """Loses the workers of what draws itself."""
 
     def wait(self, handle):
-        def told(ticket, event):
+        def reported(ticket, event):
             lost = isinstance(event, Finished) and isinstance(self.seen[-1], TrainTask) and self.seen[-1].record
             handle(ticket, Lost("The node burnt down") if lost else event)
 
-        super().wait(told)
+        super().wait(reported)
 
 
 class TestWhoWaits:
     def test_a_lost_recording_fails_those_that_wait(self, tmp_path):
         made = taped(tmp_path, seeds=2)
         done = made.run(executor=Failing())
-        assert [f.population.strategy for f in done.failures] == ["td", "placebo"]
+        assert [f.chunk.strategy for f in done.failures] == ["td", "placebo"]
         assert "which were not recorded" in done.failures[1].traceback
         assert made.run(executor=InProcess()).complete
 
@@ -137,7 +155,7 @@ class TestWhoWaits:
         class Full(Far):
             def submit(self, task):
                 if isinstance(task, TrainTask):
-                    made.file_of(task.population).mkdir()
+                    made.file_of(task.chunk).mkdir()
                 return super().submit(task)
 
         executor = Full()
@@ -145,11 +163,12 @@ class TestWhoWaits:
             made.run(executor=executor)
         assert [task.record for task in executor.seen if isinstance(task, TrainTask)] == [True]
 
-    def test_a_tape_that_is_gone_is_recorded_again(self, tmp_path):
-        made = taped(tmp_path, seeds=2, keep_tapes=True)
+    def test_a_tape_that_is_gone_is_recorded_again(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(ResultWriter, "drop_tape", lambda self, chunk: None)  # as where a run was killed
+        made = taped(tmp_path, seeds=2)
         assert made.run(executor=InProcess()).complete
         before = rows(made)
-        placebo, source = made.populations
+        placebo, source = made.chunks
         made.file_of(placebo).unlink()
         tape = made._there.tape_file(source)
         content = bytearray(tape.read_bytes())
@@ -168,32 +187,32 @@ class TestWhoWaits:
     def test_more_seeds_keep_what_is_there(self, tmp_path):
         small = taped(tmp_path, seeds=2)
         assert small.run(executor=InProcess()).complete
-        larger = taped(tmp_path, seeds=7, population=4)
-        assert [p.seeds for p in larger.populations if p.tape_of] == [(0, 1), (2, 3), (4, 5, 6)]
+        larger = taped(tmp_path, seeds=7, chunk_size=4)
+        assert [p.seeds for p in larger.chunks if p.tape_of] == [(0, 1), (2, 3), (4, 5, 6)]
         executor = Far()
         assert larger.run(executor=executor).complete
         assert len([t for t in executor.seen if isinstance(t, TrainTask)]) == 4
 
     def test_a_seed_that_was_left_alone_is_refused(self, tmp_path):
         """Before anything is trained: of 7 seeds in fives two are there, which the eighth cannot join."""
-        pretend(taped(tmp_path, seeds=7, population=5), 0.0)
+        pretend(taped(tmp_path, seeds=7, chunk_size=5), 0.0)
         executor = Far()
         with pytest.raises(SpecError, match=r"placebo · seed 7 must learn from .* another seed .*; run more `seeds`"):
-            taped(tmp_path, seeds=8, population=5).run(executor=executor)
+            taped(tmp_path, seeds=8, chunk_size=5).run(executor=executor)
         assert executor.seen == []
-        grown = taped(tmp_path, seeds=9, population=5)
+        grown = taped(tmp_path, seeds=9, chunk_size=5)
         assert grown.run(executor=executor).complete
         assert [p.seeds for p in grown.present if p.tape_of] == [(0, 1, 2, 3, 4), (5, 6), (7, 8)]
 
     def test_seeds_that_were_trained_alone_are_refused(self, tmp_path):
         """As where one of them raised; the files that are in the way are named, and without them all is well."""
         made = taped(tmp_path, seeds=2)
-        drawn = next(p for p in made.populations if p.tape_of is None)
-        alone = taped(tmp_path, seeds=2, population=1, strategies={"td": DRAWN})
+        drawn = next(p for p in made.chunks if p.tape_of is None)
+        alone = taped(tmp_path, seeds=2, chunk_size=1, strategies={"td": DRAWN})
         pretend(alone, 0.0)
         with pytest.raises(SpecError, match=r"seed 0 must learn .* remove .*\.parquet from its runs/") as refused:
             made.run(executor=InProcess())
-        for one in alone.populations:
+        for one in alone.chunks:
             assert one.prefix == drawn.prefix
             assert made.file_of(one).name in str(refused.value)
             made.file_of(one).unlink()
@@ -202,7 +221,7 @@ class TestWhoWaits:
     def test_trials_need_no_tape(self, tmp_path):
         made = taped(tmp_path)
         assert made.estimate(executor=InProcess(), seconds=0.0).failing == ()
-        (placebo, *_) = made.populations
+        (placebo, *_) = made.chunks
         perform(CheckTask(placebo), lambda step: None)
         with pytest.raises(Exception, match="must be given the tape that it learns from"):
             perform(TrainTask(placebo), lambda step: None)
@@ -211,16 +230,15 @@ class TestWhoWaits:
 class TestIdentity:
     def test_it_depends_on_what_is_replayed(self, tmp_path):
         def placebo(**changes):
-            return next(p for p in taped(tmp_path, **changes).populations if p.tape_of).id
+            return next(p for p in taped(tmp_path, **changes).chunks if p.tape_of).id
 
         other = {"placebo": PLACEBO, "td": DRAWN | {"alpha": 0.5}}
-        assert placebo() == placebo(keep_tapes=True)
         assert placebo() != placebo(strategies=other)
 
     def test_a_folder_that_is_read_again_knows_it(self, tmp_path):
         made = taped(tmp_path, seeds=2)
         made.run(executor=InProcess())
-        assert [p.id for p in Study.from_folder(tmp_path).present] == [p.id for p in made.populations]
+        assert [p.id for p in Study.from_folder(tmp_path).present] == [p.id for p in made.chunks]
 
 
 REFUSED = [
@@ -233,7 +251,7 @@ REFUSED = [
         {"environments": ["CartPole-v1", "Acrobot-v1"], "strategies__td": DRAWN | {"environments": ["Acrobot-v1"]}},
         "environments` must be among those of 'td'",
     ),
-    ({"seeds": 3}, "of 3 seeds in populations of 2 one is alone; change `seeds` or `population`"),
+    ({"seeds": 3}, "but 3 seeds in chunks of 2 leave a chunk of one; change `seeds` or `chunk_size`"),
     ({"budget": {"episodes": 200}}, "must have a budget in steps"),
 ]
 

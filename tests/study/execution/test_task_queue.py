@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import StorageError
+from replaylab.study import InProcess
 from replaylab.study.execution.executor import (
     CheckTask,
     Event,
@@ -23,10 +24,10 @@ from replaylab.study.execution.executor import (
 )
 from replaylab.study.execution.task_queue import MOST_RETRIES, TaskQueue
 from replaylab.study.execution.worker.perform import perform
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results import records
 from replaylab.study.results.provenance import Machine, this_machine
-from tests.study.execution.executor_conformance import TABLES, populations
+from tests.study.execution.executor_conformance import TABLES, chunks
 from tests.study.tiny import rows, study
 
 HERE = this_machine()
@@ -65,15 +66,15 @@ def done(task: Task, machine: Machine = HERE) -> Finished:
     return Finished(perform(task, lambda step: None).result, 0.1, machine)
 
 
-def named(count: int) -> list[Population]:
-    return populations(seeds=count, strategies={"uniform": {"type": "uniform"}})
+def named(count: int) -> list[Chunk]:
+    return chunks(seeds=count, strategies={"uniform": {"type": "uniform"}})
 
 
 def run(executor: Executor, count: int, **more: Any) -> list[tuple[int, Event]]:
     seen: list[tuple[int, Event]] = []
     queue = TaskQueue(executor)
-    for index, population in enumerate(named(count)):
-        queue.put(TrainTask(population), lambda event, index=index: seen.append((index, event)), **more)
+    for index, chunk in enumerate(named(count)):
+        queue.put(TrainTask(chunk), lambda event, index=index: seen.append((index, event)), **more)
     queue.run()
     return seen
 
@@ -134,20 +135,20 @@ def test_a_study_on_two_machines_names_both(tmp_path):
         if isinstance(task, TrainTask) and flaky["left"]:
             flaky["left"] -= 1
             return [Lost("The node 10.0.0.3 went away", retriable=True)]
-        return [done(task, FAR if task.population.seeds == (0,) else HERE)]
+        return [done(task, FAR if task.chunk.seeds == (0,) else HERE)]
 
     made, plain = study(tmp_path / "made", **TABLES), study(tmp_path / "plain", **TABLES)
     executor = Scripted(answer)
     assert made.run(executor=executor).complete
     assert executor.closed
-    assert plain.run(workers=1).complete
+    assert plain.run(executor=InProcess()).complete
     np.testing.assert_equal(rows(made), rows(plain))  # NaN included
     machine = made.record("machine")
     assert (machine["versions"], machine["hardware"]) == (HERE.versions, HERE.hardware)
     assert machine["others"] == {FAR.digest: {"versions": FAR.versions, "hardware": FAR.hardware}}
-    for population in made.populations:
-        where = FAR if population.seeds == (0,) else HERE
-        assert made.record(f"timing/{population.id}")["machine"] == where.digest
+    for chunk in made.chunks:
+        where = FAR if chunk.seeds == (0,) else HERE
+        assert made.record(f"timing/{chunk.id}")["machine"] == where.digest
     assert "others" not in plain.record("machine")
     page = made.report(figure_files=False).read_text()
     assert "<dt>machine 1</dt>" in page
@@ -161,7 +162,7 @@ def test_a_study_on_two_machines_names_both(tmp_path):
 def test_a_folder_run_on_one_machine_after_another_keeps_both(tmp_path):
     small = study(tmp_path, **TABLES | {"seeds": 2})
     assert small.run(executor=Scripted(lambda task: [done(task, FAR)])).complete
-    assert study(tmp_path, **TABLES).run(workers=1).complete
+    assert study(tmp_path, **TABLES).run(executor=InProcess()).complete
     assert set(study(tmp_path, **TABLES).record("machine")["others"]) == {FAR.digest}
 
 
@@ -169,7 +170,7 @@ def test_the_record_of_a_machine_that_ran_the_study_before_is_kept(tmp_path):
     made = study(tmp_path, **TABLES)
     tmp_path.joinpath("runs").mkdir()
     records.write(tmp_path / "machine.json", {"versions": FAR.versions, "hardware": FAR.hardware})
-    assert made.run(workers=1).complete
+    assert made.run(executor=InProcess()).complete
     assert set(made.record("machine")["others"]) == {FAR.digest}
     assert made.record("machine")["hardware"] == HERE.hardware
 
@@ -180,7 +181,7 @@ def test_rows_that_cannot_be_written_stop_the_queue(tmp_path):
 
     def answer(task: Task) -> list[Event]:
         if isinstance(task, TrainTask) and len(trained(executor)) == 2:
-            made.file_of(task.population).mkdir(exist_ok=True)
+            made.file_of(task.chunk).mkdir(exist_ok=True)
         return [done(task)]
 
     def trained(executor: Scripted) -> list[Task]:
@@ -194,11 +195,11 @@ def test_rows_that_cannot_be_written_stop_the_queue(tmp_path):
     assert len(list((tmp_path / "failures").iterdir())) == 2
 
 
-def test_a_split_population_is_told_once_and_its_seeds_in_order(tmp_path):
-    made = study(tmp_path, **TABLES | {"population": 3, "strategies": {"uniform": {"type": "uniform"}}})
+def test_a_split_chunk_is_reported_once_and_its_seeds_in_order(tmp_path):
+    made = study(tmp_path, **TABLES | {"chunk_size": 3, "strategies": {"uniform": {"type": "uniform"}}})
 
     def answer(task: Task) -> list[Event]:
-        seeds = task.population.seeds
+        seeds = task.chunk.seeds
         if isinstance(task, TrainTask) and seeds != (1,):
             return [Progress(1), Raised(f"Traceback of {seeds}", HERE)]
         return [done(task)]
@@ -207,17 +208,17 @@ def test_a_split_population_is_told_once_and_its_seeds_in_order(tmp_path):
     summary = made.run(executor=executor)
     assert [p.seeds for p in summary.ran] == [(1,)]
     (failure,) = summary.failures
-    assert failure.population.seeds == (0, 2)
+    assert failure.chunk.seeds == (0, 2)
     assert failure.traceback == "Fails with seed 0, 2. Seed 0:\nTraceback of (0,)"
-    assert (tmp_path / "failures" / f"{failure.population.id}.txt").read_text() == failure.traceback
+    assert (tmp_path / "failures" / f"{failure.chunk.id}.txt").read_text() == failure.traceback
 
 
 def test_a_refusal_is_that_of_the_first_that_cannot_be_run(tmp_path):
     made = study(tmp_path, **TABLES)
-    (_, second) = {p.strategy: p for p in made.populations}.values()
+    (_, second) = {p.strategy: p for p in made.chunks}.values()
 
     def answer(task: Task) -> list[Event]:
-        label = task.population.strategy
+        label = task.chunk.strategy
         return [Raised("Traceback", HERE, "SpecError", f"{label} cannot be run")]
 
     with pytest.raises(Exception, match=r"^uniform cannot be run$"):

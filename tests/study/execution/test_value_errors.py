@@ -3,8 +3,8 @@
 import pytest
 
 from replaylab.errors import SpecError
-from replaylab.study import Study
-from replaylab.study.plan.populations import plan
+from replaylab.study import InProcess, Study
+from replaylab.study.plan.chunks import plan
 from replaylab.study.spec.study_file import Spec
 
 
@@ -27,7 +27,7 @@ def test_a_study_records_it_and_only_then_it_belongs_to_what_identifies_a_run(tm
     assert plan(without)[0].identity == plan(Spec.from_table(table()))[0].identity
     assert plan(with_it)[0].identity == plan(without)[0].identity | {"value_error": True}
     study = Study(with_it, tmp_path)
-    assert study.run(workers=1).complete
+    assert study.run(executor=InProcess()).complete
     rows = study.results().filter("metric = 'eval/value_error'").fetchall()
     assert len(rows) == 2 * 2
 
@@ -35,5 +35,5 @@ def test_a_study_records_it_and_only_then_it_belongs_to_what_identifies_a_run(tm
 def test_an_environment_without_a_table_is_refused_before_anything_runs(tmp_path):
     study = Study(Spec.from_table(table("CartPole-v1", value_error=True)), tmp_path)
     with pytest.raises(SpecError, match=r"CartPole-v1 · q · none .* cannot be run: `value_error` needs exact values"):
-        study.run(workers=1)
+        study.run(executor=InProcess())
     assert not list(tmp_path.glob("runs/*"))

@@ -11,7 +11,7 @@ from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import divergence
 from tests.study.tiny import study
 
-TOLD = (
+REPORTED = (
     "The networks of 4 runs diverged (losses that are infinite, or no numbers): prioritized on CartPole-v1 with dqn "
     "(seeds 0, 1, 2 and 3). Their returns are counted as they were;"
 )
@@ -20,15 +20,15 @@ TOLD = (
 def test_a_strategy_that_diverged(tmp_path, capsys):
     learner = {"loss": "squared", "learning_rate": 1e30}
     prioritized = {"type": "prioritized", "learner": learner}
-    made = study(tmp_path, population=4, strategies__prioritized=prioritized)
+    made = study(tmp_path, chunk_size=4, strategies__prioritized=prioritized)
     console = Console(width=200, record=True, file=StringIO())
     with pytest.warns(RuntimeWarning, match=r"^seeds 0, 1, 2, 3 diverged: `train/loss` is "):
         made.run(executor=InProcess(), reporter=PlainReporter(console))
     (line,) = [one for one in console.export_text().splitlines() if "DIVERGED" in one]
     assert line == "DIVERGED CartPole-v1 · dqn · prioritized · 4 seeds from 0: seeds 0, 1, 2, 3"
-    assert TOLD in made.report(figure_files=False).read_text()
+    assert REPORTED in made.report(figure_files=False).read_text()
     assert cli.main(["study", "report", str(tmp_path), "--no-figure-files"]) == 0
-    assert TOLD in capsys.readouterr().out
+    assert REPORTED in capsys.readouterr().out
 
 
 def test_without_one_nothing_is_said(tmp_path):

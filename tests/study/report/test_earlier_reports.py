@@ -1,19 +1,17 @@
-"""A study that is reported again with other seeds says so, in its report and on the terminal."""
+"""A study that is reported again with other seeds reports it, in its report and on the terminal."""
 
 import pytest
 
 from replaylab.commands import main as cli
 from replaylab.study.report import earlier_reports
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended
 
 BEFORE = "Looked at before, with"
 
 
 @pytest.fixture
 def found(tmp_path):
-    made = study(tmp_path / "results", seeds=6, population=2)
-    pretend(made, 0.0)
-    return made
+    return pretended(tmp_path / "results", 0.0, seeds=6, chunk_size=2)
 
 
 def test_the_same_seeds_again_say_nothing(found):
@@ -45,19 +43,18 @@ def test_reports_remember_and_say_it(found, tmp_path, capsys):
 
 def test_a_strategy_that_was_looked_at_before_its_runs_were_all_there(tmp_path):
     """The seeds of the others were all there at the first look."""
-    for name, looks, told in (
+    for name, looks, reported in (
         ("plain", None, f"{BEFORE} 3 seeds; now with 6."),
         ("planned", {"seeds": [6, 12]}, "Looked at outside the planned looks (6, 12 seeds), with 3 seeds"),
     ):
-        made = study(tmp_path / name, seeds=6, population=3, looks=looks)
-        pretend(made, 0.0)
-        late = next(p for p in made.populations if p.strategy == "prioritized" and 5 in p.seeds)
+        made = pretended(tmp_path / name, 0.0, seeds=6, chunk_size=3, looks=looks)
+        late = next(p for p in made.chunks if p.strategy == "prioritized" and 5 in p.seeds)
         rows = made.file_of(late).read_bytes()
         made.file_of(late).unlink()
         part = made.report(figure_files=False).read_text()
         assert ("there are results of 3 of the 6 seeds of this look" in part) == (looks is not None)
         made.file_of(late).write_bytes(rows)
-        assert told in made.report(figure_files=False).read_text()
+        assert reported in made.report(figure_files=False).read_text()
 
 
 def test_where_no_seed_is_compared_nothing_was_looked_at(found):

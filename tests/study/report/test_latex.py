@@ -10,17 +10,17 @@ from replaylab.commands.main import main
 from replaylab.study.report import methods
 from replaylab.study.report.latex import escaped, paragraphs, table
 from replaylab.study.report.page import ReportTable
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended
 
 ASKED = [{"name": "gain_&_loss", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}]
 
 
 @pytest.fixture
 def exported(tmp_path, capsys):
-    found = study(tmp_path / "results", seeds=6, contrasts=ASKED)
-    pretend(found, -30.0)
+    found = pretended(tmp_path / "results", -30.0, seeds=6, contrasts=ASKED)
     assert main(["study", "export", str(found.folder), "--out", str(tmp_path / "paper")]) == 0
-    names = [line.rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr().out.splitlines()
+    names = [line.rpartition("/")[2] for line in printed if not line.startswith("warning: ")]
     assert names == ["levels.tex", "differences.tex", "contrasts.tex", "methods.tex"]
     return tmp_path / "paper"
 
@@ -42,7 +42,7 @@ def test_signs_are_written_as_latex_has_them(exported):
     assert r"95 \%" in texts
     assert "$-$" in texts
     assert not set(texts) & set("−±×≤≥“”’–·")
-    assert "Compared: prioritized with uniform" in (exported / "methods.tex").read_text()
+    assert "Compared: prioritized vs uniform" in (exported / "methods.tex").read_text()
 
 
 def test_a_row_is_no_argument_of_what_stands_before_it():
@@ -56,37 +56,39 @@ def test_greek_and_signs_are_commands(tmp_path):
     assert text.isascii()
     assert text.startswith(r"$\alpha$$\beta$$\gamma$")
     assert r"$\omega$$\Gamma$$\Delta$$\Theta$$\Lambda$" in text
-    found = study(tmp_path, seeds=10, looks={"seeds": [10, 20]})
-    pretend(found, 1.0)
+    found = pretended(tmp_path, 1.0, seeds=10, looks={"seeds": [10, 20]})
     assert paragraphs(found).isascii()
 
 
 def test_a_part_of_a_study_is_exported_as_a_part(tmp_path, capsys):
     """As the report does, it warns, and counts what is there; of contrasts without an answer it makes no table."""
-    found = study(tmp_path / "results", seeds=6, population=3, contrasts=ASKED)
-    pretend(found, -30.0)
+    found = pretended(tmp_path / "results", -30.0, seeds=6, chunk_size=3, contrasts=ASKED)
     out = tmp_path / "paper"
     assert main(["study", "export", str(found.folder), "--out", str(out)]) == 0
-    assert "warning: " not in capsys.readouterr().out
+    (few,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: "))
+    assert few.startswith("warning: Only 6 seeds, fewer than 20: ")
     assert (out / "contrasts.tex").is_file()
-    for population in found.populations:
-        if population.strategy == "prioritized":
-            found.file_of(population).unlink()
+    for chunk in found.chunks:
+        if chunk.strategy == "prioritized":
+            found.file_of(chunk).unlink()
     assert main(["study", "export", str(found.folder), "--out", str(out)]) == 0
-    told = capsys.readouterr().out.splitlines()
-    incomplete = "Incomplete: 6 of 12 runs are missing. What follows is about those that are there."
-    assert told[0] == f"warning: {incomplete}"
-    assert any(line.startswith("warning: gain_&_loss: not answered") for line in told)
-    assert [line.rpartition("/")[2] for line in told if line.endswith(".tex")] == ["levels.tex", "methods.tex"]
+    reported = capsys.readouterr().out.splitlines()
+    incomplete = "Incomplete: 6 of 12 runs are missing. The report is about the others."
+    assert reported[0] == f"warning: {incomplete}"
+    assert any(line.startswith("warning: gain_&_loss: not answered") for line in reported)
+    assert [line.rpartition("/")[2] for line in reported if line.endswith(".tex")] == ["levels.tex", "methods.tex"]
     assert not [name for name in ("contrasts", "differences") if (out / f"{name}.tex").exists()]
     assert not [name for name in ("contrasts", "differences") if (out / "tables" / f"{name}.csv").exists()]
     text = (out / "methods.tex").read_text()
     assert f"Warning: {incomplete}" in text
-    assert "Compared: uniform alone, on CartPole-v1, with dqn, up to 6 seeds each" in text
+    assert "Compared: only uniform, on CartPole-v1, with dqn, up to 6 seeds each" in text
     assert "6 of 12 runs: up to 6 seeds each of one strategy" in text
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on the PATH")
+NO_LATEX = "no pdflatex on the PATH; on Debian: apt install texlive-latex-recommended"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason=NO_LATEX)
 def test_latex_takes_it(exported):
     inputs = "".join(rf"\input{{{path.name}}}" for path in sorted(exported.glob("*.tex")))
     (exported / "all.tex").write_text(
@@ -96,8 +98,9 @@ def test_latex_takes_it(exported):
 
 
 def test_the_methods_say_how_strategies_differ(tmp_path):
-    made = study(
+    made = pretended(
         tmp_path,
+        0.0,
         environments=["CartPole-v1", "short"],
         env_options={"short": {"id": "CartPole-v1", "max_episode_steps": 50}},
         strategies__three={
@@ -108,12 +111,11 @@ def test_the_methods_say_how_strategies_differ(tmp_path):
             "budget": {"steps": 600},
         },
     )
-    pretend(made, 0.0)
     text = " ".join(methods.of(made).run)
-    assert "Other budgets, in steps: three 600. Averages over training end with the shortest budget of an" in text
+    assert "Other budgets, in steps: three 600. Average returns end with the shortest budget of an" in text
     assert "Options of the environments. short: id CartPole-v1, max_episode_steps 50." in text
-    assert "uniform: uniform, replace true." in text
+    assert "uniform: uniform, replace true, stratified false." in text
     assert (
-        "three: uniform, replace true; transform n_step, steps 3; learner batch_size 16, "
+        "three: uniform, replace true, stratified false; transform n_step, steps 3; learner batch_size 16, "
         "optimizer.type sgd; on short." in text
     )

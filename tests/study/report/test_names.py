@@ -19,7 +19,7 @@ from replaylab.study.execution.progress import LiveReporter
 from replaylab.study.execution.reporter import Failure
 from replaylab.study.report import figures
 from replaylab.study.report.page import keys_of
-from tests.study.tiny import pretend, study, table
+from tests.study.tiny import pretended, study, table
 
 ODD = [
     "a $x_{y$ b",
@@ -38,12 +38,11 @@ ODD = [
 def test_contrasts_of_any_name_are_reported(tmp_path, capsys):
     sides = {"more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}
     contrasts = [{"name": name, "question": name, **sides} for name in ODD]
-    made = study(tmp_path, contrasts=contrasts, title=ODD[3], question="\n".join(ODD))
-    pretend(made, 5.0)
+    pretended(tmp_path, 5.0, contrasts=contrasts, title=ODD[3], question="\n".join(ODD))
     assert cli.main(["study", "report", str(tmp_path)]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert all(f"\n{name}: " in f"\n{told.out}" for name in ODD)
+    reported = capsys.readouterr()
+    assert reported.err == ""
+    assert all(f"\n{name}: " in reported.out for name in ODD[1:]), "the answer stands first, without the name"
     drawn = ElementTree.parse(tmp_path / "figures" / "contrasts_return.svg")
     assert set(ODD[:3]) <= {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
     page = (tmp_path / "report.html").read_text()
@@ -58,7 +57,7 @@ def test_a_name_on_a_page_keeps_its_letters(name):
     row = figures.Row(name[:30], palette.BASELINE[0], Interval(0.5, 0.0, 1.0), np.array([0.5, 0.6]))
     with svg.style():
         (panel,) = figures.dots([("", [figures.Dots(name[:30], [row])])], "").groups[0].panels
-        inside = svg.on_page(panel.body, panel.size, "key", name)
+        inside = svg.on_page(panel.body, panel.size, name)
     texts = [text.text for text in ElementTree.fromstring(inside.replace("xlink:", "")).iter("text")]
     assert texts.count(name[:30]) == 2
 
@@ -86,7 +85,7 @@ def test_control_characters_are_refused(letter, place):
 def test_the_live_display_shows_any_name(name, tmp_path):
     console = Console(file=io.StringIO(), force_terminal=True, width=200, color_system=None)
     shown = LiveReporter(console)
-    (one, *_) = (p.model_copy(update={"environment": name}) for p in study(tmp_path).populations)
+    (one, *_) = (p.model_copy(update={"environment": name}) for p in study(tmp_path).chunks)
     shown.begin([one], [], 1)
     shown.progress(one, 5)
     shown.split(one)

@@ -15,7 +15,7 @@ from replaylab.study import Study
 from replaylab.study.report import figures
 from replaylab.study.report.figures import Dots, Row
 from replaylab.study.report.sections.learning_curves import _range_of
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended, study
 
 CORRIDOR = """
 import gymnasium as gym
@@ -40,7 +40,7 @@ gym.register("Corridor-v7", Corridor)
 
 
 def test_without_the_module_of_its_environment(tmp_path, monkeypatch):
-    """Visits are told by the states' numbers where nobody can draw a map."""
+    """Visits are shown by the states' numbers where nobody can draw a map."""
     (tmp_path / "corridors.py").write_text(CORRIDOR)
     options = {"environments": ["corridors:Corridor-v7"], "learners": {"q": {"type": "q_learning"}}}
     options |= {"logging": {"every": 100, "visits": True}, "measures__every": 0, "seeds": 2}
@@ -98,16 +98,18 @@ def test_a_run_that_is_no_number_hides_no_other():
     rows = [Row("a", "#123456", Interval(0.5, 0.0, 1.0), np.array([0.5, 1.0, np.nan]))]
     (panel,) = figures.dots([("", [Dots("", rows)])], "score").groups[0].panels
     lines = [line.get_xdata() for axes in panel.figure.axes for line in axes.lines if line.get_alpha() == 0.5]
-    assert np.isfinite(lines[0]).sum() == 4
+    assert np.isfinite(lines[0]).sum() == 2
+    assert panel.body.count("h0") == 4  # two runs, and the estimate twice
 
 
 def test_what_a_notebook_says(tmp_path):
-    made = study(tmp_path / "100%25 a#b", strategies={"uniform": {"type": "uniform", "budget": {"steps": 100}}})
-    pretend(made, 1.0)
+    made = pretended(
+        tmp_path / "100%25 a#b", 1.0, strategies={"uniform": {"type": "uniform", "budget": {"steps": 100}}}
+    )
     (made.folder / "report.html").write_text("r")
     (made.folder / "failures").mkdir(exist_ok=True)
     (made.folder / "failures" / "one.txt").write_text("it raised")
     html = made._repr_html_()
     assert "/100%2525%20a%23b/report.html" in html
-    assert "1 population failed" in html
+    assert "1 chunk failed" in html
     assert "100 environment steps each" in html

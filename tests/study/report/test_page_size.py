@@ -5,7 +5,7 @@ import re
 import pytest
 
 from replaylab.study.report import page as page_of_report
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended
 
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
 STRATEGIES, SEEDS, EVALUATIONS = 6, 20, 40
@@ -16,15 +16,15 @@ STRATEGIES, SEEDS, EVALUATIONS = 6, 20, 40
 def page(tmp_path_factory):
     """The page of 360 runs of 40 evaluations each: 14,400 points."""
     others = {f"strategies__p{i}": {"type": "prioritized", "alpha": 0.1 * (i + 1)} for i in range(STRATEGIES - 2)}
-    made = study(
+    made = pretended(
         tmp_path_factory.mktemp("large"),
+        10.0,
         environments=ENVIRONMENTS,
         seeds=SEEDS,
-        population=SEEDS,
+        chunk_size=SEEDS,
         budget__steps=100 * EVALUATIONS,
         **others,
     )
-    pretend(made, 10.0)
     return made.report(figure_files=False).read_text()
 
 
@@ -51,8 +51,7 @@ def test_panels_take_few_bytes(page, figure, bytes_each):
 
 @pytest.mark.parametrize("figure_files", [False, True])
 def test_a_large_figure_stands_beside_the_page(tmp_path, monkeypatch, figure_files):
-    made = study(tmp_path, environments=ENVIRONMENTS, seeds=6, population=6)
-    pretend(made, 10.0)
+    made = pretended(tmp_path, 10.0, environments=ENVIRONMENTS, seeds=6, chunk_size=6)
     assert panels(made.report(figure_files=False).read_text(), "levels")
     assert not (made.folder / "figures").exists()
     monkeypatch.setattr(page_of_report, "MOST_ON_PAGE", 0)

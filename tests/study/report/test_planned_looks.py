@@ -1,4 +1,4 @@
-"""A report at a planned look says so; one that is outside the plan warns."""
+"""A report at a planned look reports it; one that is outside the plan warns."""
 
 import pytest
 
@@ -6,15 +6,13 @@ from replaylab.learners.metrics.registry import Metric, MetricsRegistry
 from replaylab.study.report import earlier_reports
 from replaylab.study.report.page import Page
 from replaylab.study.spec import cells
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended, study
 
 PLAN = {"seeds": [10, 20, 40]}
 
 
 def looked(tmp_path, seeds, gain=0.0, **changes):
-    made = study(tmp_path / "results", seeds=seeds, population=10, **changes)
-    pretend(made, gain)
-    return made
+    return pretended(tmp_path / "results", gain, seeds=seeds, chunk_size=10, **changes)
 
 
 def test_planned_looks_say_nothing_and_the_report_has_level_and_intervals(tmp_path):
@@ -38,7 +36,7 @@ def test_planned_looks_say_nothing_and_the_report_has_level_and_intervals(tmp_pa
     assert low < final.iqm.low < final.iqm.high < high
 
 
-def test_looks_before_the_plan_and_between_the_planned_ones_are_told(tmp_path):
+def test_looks_before_the_plan_and_between_the_planned_ones_are_reported(tmp_path):
     made = looked(tmp_path, 10)
     earlier_reports.note(made, range(10))
     planned = looked(tmp_path, 20, looks=PLAN)
@@ -51,7 +49,7 @@ def test_looks_before_the_plan_and_between_the_planned_ones_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("plan", [{"seeds": [20, 40]}, PLAN | {"spending": "pocock"}])
-def test_a_plan_that_was_changed_after_a_look_is_told(tmp_path, plan):
+def test_a_plan_that_was_changed_after_a_look_is_reported(tmp_path, plan):
     first = study(tmp_path, seeds=10, looks=PLAN)
     earlier_reports.note(first, range(10))
     assert earlier_reports.warning(study(tmp_path, seeds=20, looks=PLAN), range(20)) is None
@@ -59,7 +57,7 @@ def test_a_plan_that_was_changed_after_a_look_is_told(tmp_path, plan):
     assert changed.startswith("Looked at outside the planned looks")
 
 
-def test_other_seeds_in_place_of_the_first_are_told(tmp_path):
+def test_other_seeds_in_place_of_the_first_are_reported(tmp_path):
     earlier_reports.note(study(tmp_path, seeds=10, looks=PLAN), range(10))
     others = list(range(5, 25))
     assert "with 10 seeds" in earlier_reports.warning(study(tmp_path, seeds=others, looks=PLAN), others)
@@ -68,7 +66,7 @@ def test_other_seeds_in_place_of_the_first_are_told(tmp_path):
 def test_differences_of_any_metric_have_a_table_of_their_own(tmp_path):
     made = looked(tmp_path, 6, metrics=["replay/transitions_replayed", "train/q_mean", "train/loss"])
     page = made.report(figure_files=False).read_text()
-    assert "Differences in other metrics" in page
+    assert ">Other metrics</h3>" in page
     assert "Nothing to compare in train/loss" in page
     rows = (made.folder / "tables" / "differences_train_q_mean.csv").read_text().splitlines()
     assert len(rows) == 3
@@ -81,7 +79,7 @@ def test_differences_of_any_metric_have_a_table_of_their_own(tmp_path):
 
 def test_metrics_of_names_alike_have_tables_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(Page, "curves_of", lambda page, metric: page.curves)
-    own = MetricsRegistry([Metric(name, "Own", "", "one of one's own") for name in ("own/a", "own_a")])
+    own = MetricsRegistry([Metric(name, "Own", "", "custom one") for name in ("own/a", "own_a")])
     monkeypatch.setattr(cells, "REGISTRY", own)
     made = looked(tmp_path, 6, metrics=["own/a", "own_a"])
     text = made.report(figure_files=False).read_text()

@@ -1,17 +1,18 @@
-"""A section of one's own: one function, and its line in the list."""
+"""A custom section: one function, and its line in the list."""
 
 from replaylab.study.report import report
-from replaylab.study.report.page import Section
-from tests.study.tiny import pretend, study
+from replaylab.study.report.page import KEY_COLUMNS, Column, Section
+from tests.study.tiny import pretended
 
 
 def best_seed(page, results):
     """Return a toy section: a table of each strategy's best run, from numbers that the page already has."""
-    best = [(*curve.cell, curve.strategy, float(curve.of_runs("final").max())) for curve in page.curves]
-    header = ("environment", "learner", "strategy", "best")
-    rows = [(*key, f"{value:.0f}") for *key, value in best]
-    columns = ("Environment", "Learner", "Strategy", "Best run")
-    table = page.table("best", "The best run", "Not a fair comparison.", columns, rows, header, best)
+
+    def best(curve):
+        return float(curve.of_runs("final").max())
+
+    columns = [*KEY_COLUMNS, Column("Best run", lambda curve: f"{best(curve):.0f}", "best", best)]
+    table = page.table("best", "The best run", "Not a fair comparison.", page.curves, columns)
     return Section("Best runs", [table], [f"{len(results.levels)} levels were compared."])
 
 
@@ -20,8 +21,7 @@ def nothing(page, results):
 
 
 def test_a_section_is_a_function_and_its_line_in_the_list(tmp_path, monkeypatch):
-    made = study(tmp_path)
-    pretend(made, 10.0)
+    made = pretended(tmp_path, 10.0)
     before = made.report().read_text()
     monkeypatch.setattr(report, "SECTIONS", (best_seed, *report.SECTIONS, nothing))
     after = made.report().read_text()

@@ -1,14 +1,13 @@
 """The answer at a glance: the matrix says what the table of differences says, in word, sign and class."""
 
-import csv
 import re
 
 import pytest
 
-from tests.study.tiny import pretend, study
+from tests.study.tiny import csv_rows, page_of, pretend, pretended, study
 
-CELL = re.compile(r'<td class="(\w+)"><b>(\S) (\w+)</b>(\S+) <span class="note">([^<]*)</span></td>')
-WORDS = {"higher": ("better", "▲"), "lower": ("worse", "▼"), "no difference shown": ("undecided", "○")}
+CELL = re.compile(r'<td class="(\w+)"><b>(\S) ([^<]+)</b>(\S+) <span class="note">([^<]*)</span></td>')
+KINDS = {"higher": ("better", "▲"), "lower": ("worse", "▼"), "inconclusive": ("inconclusive", "○")}
 
 
 def cells(page):
@@ -22,61 +21,65 @@ def two(tmp_path):
         tmp_path,
         environments=["CartPole-v1", "Acrobot-v1"],
         seeds=10,
-        population=5,
+        chunk_size=5,
         strategies__recency={"type": "recency"},
     )
 
 
-@pytest.mark.parametrize(("gain", "word"), [(30.0, "better"), (-30.0, "worse"), (0.0, "undecided")])
+@pytest.mark.parametrize(("gain", "word"), [(30.0, "higher"), (-30.0, "lower"), (0.0, "inconclusive")])
 def test_each_cell_says_what_the_table_says(two, gain, word):
     pretend(two, gain)
     page = two.report().read_text()
-    with (two.folder / "tables" / "differences.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(two.folder / "tables" / "differences.csv")
     found = cells(page)
     assert len(found) == len(rows) == 8
     assert {cell[2] for cell in found} == {word}
-    assert all(WORDS[row["verdict"]][0] == word for row in rows)
+    assert all(row["verdict"] == word for row in rows)
     for kind, sign, said, effect, interval in found:
-        assert kind == said
-        assert sign == dict(WORDS.values())[said]
-        low, high = (float(end.replace("−", "-")) for end in interval.split(" to "))
+        assert (kind, sign) == KINDS[said]
+        assert interval.startswith("uncorrected 95 %: ")
+        low, high = (float(end.replace("−", "-")) for end in interval.removeprefix("uncorrected 95 %: ").split(" to "))
         assert low <= float(effect.replace("−", "-")) <= high
 
 
 def test_what_was_declared_not_to_matter_is_equivalent(tmp_path):
-    found = study(
-        tmp_path, environments=["CartPole-v1", "Acrobot-v1"], seeds=10, population=5, equivalence={"CartPole-v1": 10.0}
+    found = pretended(
+        tmp_path,
+        0.0,
+        environments=["CartPole-v1", "Acrobot-v1"],
+        seeds=10,
+        chunk_size=5,
+        equivalence={"CartPole-v1": 10.0},
     )
-    pretend(found, 0.0)
     page = found.report().read_text()
     assert [cell[:3] for cell in cells(page)] == [
-        ("equivalent", "≈", "equivalent"),
-        ("undecided", "○", "undecided"),
+        ("equivalent", "≈", "equivalent within ±10"),
+        ("inconclusive", "○", "inconclusive"),
     ] * 2
-    assert "within what was declared not to matter (CartPole-v1 ±10)" in page
-    assert "2 comparisons: 1 equivalent, 1 undecided." in page
-    with (found.folder / "tables" / "differences.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["verdict"], row["bound"]) for row in rows] == [("equivalent", "10.0"), ("no difference shown", "")] * 2
+    assert "within the declared margin (CartPole-v1 ±10)" in page
+    assert [cell[4].split(":")[0] for cell in cells(page)] == ["90 %", "uncorrected 95 %"] * 2
+    assert '<th scope="col" class="n">Equivalence interval</th>' in page
+    assert "2 comparisons: 1 equivalent, 1 inconclusive." in page
+    rows = csv_rows(found.folder / "tables" / "differences.csv")
+    assert [(row["verdict"], row["bound"]) for row in rows] == [("equivalent", "10.0"), ("inconclusive", "")] * 2
     assert all(-10 < float(r["equivalence_low"]) < float(r["equivalence_high"]) < 10 for r in rows[::2])
 
 
-def test_rows_are_strategies_and_columns_environments(two):
+def test_rows_are_comparisons_and_columns_environments(two):
     pretend(two, 30.0)
     page = two.report().read_text()
     first = page[page.index('<table class="matrix">') :]
     first = first[: first.index("</table>")]
-    assert re.findall(r'<th scope="col">([^<]*)</th>', first) == ["Strategy", "CartPole-v1", "Acrobot-v1"]
-    assert re.findall(r"</span>(\w+)</th>", first) == ["prioritized", "recency"]
-    assert page.index("Against uniform, by the average over training") < page.index("What came out")
+    assert re.findall(r'<th scope="col">([^<]*)</th>', first) == ["Comparison", "CartPole-v1", "Acrobot-v1"]
+    assert re.findall(r"</span>([\w ]+)</th>", first) == ["prioritized vs uniform", "recency vs uniform"]
+    assert page.index("<h2>Average return</h2>") < page.index("<h2>Summary</h2>")
 
 
 def test_what_was_not_run_is_an_empty_cell(two):
     pretend(two, 30.0)
-    for population in two.populations:
-        if (population.environment, population.strategy) == ("Acrobot-v1", "recency"):
-            two.file_of(population).unlink()
+    for chunk in two.chunks:
+        if (chunk.environment, chunk.strategy) == ("Acrobot-v1", "recency"):
+            two.file_of(chunk).unlink()
     page = two.report().read_text()
     assert len(cells(page)) == 6
     assert page.count("<td></td>") == 2
@@ -84,13 +87,10 @@ def test_what_was_not_run_is_an_empty_cell(two):
 
 def test_declared_questions_come_before_it(tmp_path):
     asked = [{"name": "gain", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}]
-    found = study(tmp_path, seeds=6, contrasts=asked)
-    pretend(found, 30.0)
-    page = found.report().read_text()
-    assert page.index("What the study asked") < page.index("Against uniform, by the average over training")
+    page = page_of(tmp_path, 30.0, seeds=6, contrasts=asked)
+    assert page.index("<h2>What was compared</h2>") < page.index("<h2>Average return</h2>")
 
 
 def test_a_baseline_alone_has_none(tmp_path):
-    found = study(tmp_path, strategies={"uniform": {"type": "uniform"}})
-    pretend(found, 0.0)
+    found = pretended(tmp_path, 0.0, strategies={"uniform": {"type": "uniform"}})
     assert '<table class="matrix">' not in found.report().read_text()

@@ -2,12 +2,12 @@
 
 from replaylab.study.report import sentences
 from replaylab.study.report.what_ran import what_ran
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended, study
 
 APART = {
     "environments": ["CliffWalking-v1", "Taxi-v3"],
     "seeds": 6,
-    "population": 6,
+    "chunk_size": 6,
     "learners": {
         "q": {"type": "q_learning", "batch_size": 4, "environments": ["CliffWalking-v1"]},
         "s": {"type": "sarsa", "batch_size": 4, "environments": ["Taxi-v3"]},
@@ -21,14 +21,12 @@ APART = {
 
 
 def test_only_comparisons_that_are_made_are_named(tmp_path):
-    found = study(tmp_path, **APART)
-    pretend(found, 10.0)
+    found = pretended(tmp_path, 10.0, **APART)
     text = sentences.compared(what_ran(found))
-    assert text.startswith("Compared: none with uniform, on CliffWalking-v1, with q, 6 seeds each and 300")
+    assert text.startswith("Compared: none vs uniform, on CliffWalking-v1, with q, 6 seeds each and 300")
     page = found.report(figure_files=False).read_text()
     assert (
-        "none on Taxi-v3 with s and prioritized on Taxi-v3 with s: the baseline, uniform, does not run there, so "
-        "nothing is compared."
+        "none on Taxi-v3 and prioritized on Taxi-v3: the baseline, uniform, does not run there, so nothing is compared."
     ) in page
     contrast = {"name": "a", "more": {"strategy": "prioritized"}, "less": {"strategy": "none"}}
     asked = study(tmp_path, **APART, contrasts=[contrast | {"measure": "final"}])
@@ -37,10 +35,9 @@ def test_only_comparisons_that_are_made_are_named(tmp_path):
 
 def test_comparisons_that_differ_between_environments_are_named_each(tmp_path):
     both = APART["strategies"] | {"uniform": {"type": "uniform"}}
-    found = study(tmp_path, **APART | {"strategies": both})
-    pretend(found, 10.0)
+    found = pretended(tmp_path, 10.0, **APART | {"strategies": both})
     assert sentences.compared(what_ran(found)).startswith(
-        "Compared: none with uniform, on CliffWalking-v1, with q; none and prioritized with uniform, on Taxi-v3, with "
+        "Compared: none vs uniform, on CliffWalking-v1, with q; none and prioritized vs uniform, on Taxi-v3, with "
         "s, 6 seeds each and 300 environment steps a run (30 runs)."
     )
     assert what_ran(found).without_baseline() == []

@@ -13,7 +13,7 @@ from replaylab.errors import SpecError, StorageError
 from replaylab.study import InProcess, Study
 from replaylab.study.results import records
 from replaylab.study.results.store import damage, read_metadata
-from tests.study.tiny import pretend, rows, study
+from tests.study.tiny import pretended, rows, study
 
 DAMAGES = {
     "truncated": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
@@ -39,11 +39,10 @@ def _flipped(content: bytes, at: int, bit: int = 0) -> bytes:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Study:
-    made = study(tmp_path_factory.mktemp("whole"), **TABLES)
-    pretend(made, 5.0)
-    for population in made.populations:
+    made = pretended(tmp_path_factory.mktemp("whole"), 5.0, **TABLES)
+    for chunk in made.chunks:
         timing = {"seconds": 1.5, "environment_steps": 600}
-        records.write(made.folder / "timing" / f"{population.id}.json", timing)
+        records.write(made.folder / "timing" / f"{chunk.id}.json", timing)
     made.report(made.folder, figure_files=False)
     return made
 
@@ -55,7 +54,7 @@ def made(whole, tmp_path) -> Study:
 
 
 def test_any_changed_bit_and_any_lost_end_is_seen(made):
-    file = made.file_of(made.populations[0])
+    file = made.file_of(made.chunks[0])
     content, chance = file.read_bytes(), random.Random(3)
     assert damage(file) is None
     for at in (0, 4, *range(5, len(content), 53), len(content) - 1):
@@ -63,29 +62,23 @@ def test_any_changed_bit_and_any_lost_end_is_seen(made):
         assert damage(file), f"byte {at}"
         file.write_bytes(content[:at])
         assert damage(file), f"cut at {at}"
-    start = content.rindex(b"replaylab_sha256")
-    for at in range(start, start + 18 + 64):
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    for at in (*range(footer - 32, footer + 8), *range(len(content) - 8, len(content))):
         file.write_bytes(_flipped(content, at))
-        assert damage(file), f"byte {at} of the checksum's own entry"
+        assert damage(file), f"byte {at} of the checksum, or of what says where it is"
 
 
 def test_rows_of_other_settings_under_a_file_s_name_are_seen(made):
-    one, other = (made.file_of(p) for p in made.populations[:2])
+    one, other = (made.file_of(p) for p in made.chunks[:2])
     shutil.copy(other, one)
     with pytest.raises(StorageError, match="it holds the rows of other settings than its name says"):
         made.results()
 
 
-def test_results_of_versions_without_checksums_are_read(made):
-    before = rows(made)
-    for file in map(made.file_of, made.populations):
-        table = pq.read_table(file)
-        told = json.loads(table.schema.metadata[b"replaylab"])
-        del told["sealed"]
-        pq.write_table(table.replace_schema_metadata({b"replaylab": json.dumps(told)}), file, compression="zstd")
-    assert rows(made) == before
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(StorageError, match=f"^{file} is damaged: "):
+def test_a_file_without_a_checksum_is_damaged(made):
+    file = made.file_of(made.chunks[0])
+    pq.write_table(pq.read_table(file), file, compression="zstd")
+    with pytest.raises(StorageError, match="its checksum is missing or does not match its contents"):
         made.results()
 
 
@@ -93,19 +86,19 @@ def test_results_of_versions_without_checksums_are_read(made):
 @pytest.mark.parametrize("name", ["study.json", "machine.json", "timing", "runs"])
 def test_a_report_of_damaged_results_is_a_sentence(made, name, kind, capsys):
     file = {
-        "timing": made.folder / "timing" / f"{made.populations[0].id}.json",
-        "runs": made.file_of(made.populations[0]),
+        "timing": made.folder / "timing" / f"{made.chunks[0].id}.json",
+        "runs": made.file_of(made.chunks[0]),
     }.get(name, made.folder / name)
     DAMAGES[kind](file)
     code = cli.main(["study", "report", str(made.folder), "--out", str(made.folder / "out"), "--no-figure-files"])
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     if kind == "a folder" and name != "study.json":
         assert code == 0  # as if it were not there
         return
     assert code == 2
-    assert str(file) in told
-    assert told.startswith("replaylab: ")
-    assert told.count("\n") == 1
+    assert str(file) in reported
+    assert reported.startswith("replaylab: ")
+    assert reported.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["runs", "timing", "machine.json"])
@@ -119,36 +112,36 @@ def test_a_report_without_some_records_is_there(made, name, capsys):
 
 @pytest.mark.parametrize("kind", ["flipped", "a folder"])
 def test_a_run_sets_damaged_rows_aside_and_trains_them_again(made, kind):
-    victim = made.populations[1]
+    victim = made.chunks[1]
     file = made.file_of(victim)
     DAMAGES[kind](file)
     for used in (made.results, made.report, made.estimate) if kind != "a folder" else ():
         with pytest.raises(StorageError, match=f"^{file} is damaged: .*`replaylab study run` moves what is damaged"):
             used()
-    summary = made.run(workers=1)
+    summary = made.run(executor=InProcess())
     assert summary.complete
     assert [p.id for p in summary.ran] == [victim.id]
     (one,) = summary.damaged
     assert (one.file, one.moved_to) == (file, made.folder / "damaged" / file.name)
     assert one.moved_to.exists()
     assert damage(file) is None
-    assert len(made.present) == len(made.populations)
-    assert made.run(workers=1).damaged == ()
+    assert len(made.present) == len(made.chunks)
+    assert made.run(executor=InProcess()).damaged == ()
 
 
 def test_what_is_damaged_twice_is_kept_twice(made, capfd):
-    file = made.file_of(made.populations[0])
+    file = made.file_of(made.chunks[0])
     for _ in range(2):
         file.write_bytes(b"damaged")
         made._there.set_aside_damaged()
-    stem = made.populations[0].id
+    stem = made.chunks[0].id
     assert sorted(f.name for f in (made.folder / "damaged").iterdir()) == [f"{stem}.1.parquet", f"{stem}.parquet"]
 
 
 def test_damaged_rows_of_a_smaller_study_are_seen(whole, made):
     """Their settings cannot be read any more, so they are named rather than left out."""
-    larger = study(made.folder, **TABLES, seeds=6, population=3)
-    file = made.file_of(made.populations[0])
+    larger = study(made.folder, **TABLES, seeds=6, chunk_size=3)
+    file = made.file_of(made.chunks[0])
     assert read_metadata(file)["identity"]["seeds"] == [0, 1]
     assert len(larger.present) > 0
     file.write_bytes(b"damaged")
@@ -191,7 +184,7 @@ def test_texts_of_others_stay_in_the_folder_of_failures(tmp_path):
     made, own = study(tmp_path), tmp_path / "failures" / "notes.txt"
     own.parent.mkdir()
     own.write_text("mine")
-    failed = own.parent / f"{made.populations[0].id}.txt"
+    failed = own.parent / f"{made.chunks[0].id}.txt"
     failed.write_text("why")
     made.run(executor=InProcess())
     assert own.read_text() == "mine"

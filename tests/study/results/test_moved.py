@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from replaylab.study import Study
-from tests.study.tiny import pretend, rows, study
+from tests.study.tiny import pretended, rows
 
 LIBC = ctypes.CDLL(None)
 
@@ -43,8 +43,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(tmp_path):
-    made = study(tmp_path / "here")
-    pretend(made, 20.0)
+    made = pretended(tmp_path / "here", 20.0)
     expected = rows(made)
     there = tmp_path / "far" / "away"
     there.parent.mkdir()
@@ -54,7 +53,7 @@ def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(tmp_path):
     for folder in folders:
         folder.chmod(0o555)
     try:
-        told = subprocess.run(
+        reported = subprocess.run(
             [sys.executable, "-c", READER, str(there), str(tmp_path / "report")],
             preexec_fn=obey_permissions if os.name == "posix" else None,
             stdout=subprocess.PIPE,
@@ -66,15 +65,14 @@ def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(tmp_path):
     finally:
         for folder in folders:
             folder.chmod(0o755)
-    assert told[:2] == ["cannot write", f"4 {len(expected['seed'])} 1"]
-    assert told[2:4] == ["True", "report.html"]
+    assert reported[:2] == ["cannot write", f"4 {len(expected['seed'])} 2"]
+    assert reported[2:4] == ["True", "report.html"]
     assert contents(there) == before
     np.testing.assert_equal(rows(Study.from_folder(there)), expected)
 
 
 def test_the_records_of_the_machine_are_not_needed(tmp_path):
-    made = study(tmp_path)
-    pretend(made, 20.0)
+    made = pretended(tmp_path, 20.0)
     for record in ("machine.json", "timing", "failures"):
         found = tmp_path / record
         if found.is_dir():
@@ -82,13 +80,12 @@ def test_the_records_of_the_machine_are_not_needed(tmp_path):
         else:
             found.unlink(missing_ok=True)
     opened = Study.from_folder(tmp_path)
-    assert opened.present == made.populations
+    assert opened.present == made.chunks
     assert opened.report().is_file()
 
 
 def test_results_of_an_environment_that_is_not_here(tmp_path):
-    made = study(tmp_path, environments=["nowhere:Gone-v0"])
-    pretend(made, 20.0)
+    pretended(tmp_path, 20.0, environments=["nowhere:Gone-v0"])
     opened = Study.from_folder(tmp_path)
-    assert len(opened.answers()) == 1
+    assert len(opened.answers()) == 2
     assert opened.report().is_file()

@@ -8,10 +8,11 @@ import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 from rich.console import Console
 
-from replaylab.commands.train import described_population, saved_population, train_and_report
+from replaylab.commands.train import saved_chunk, train_and_report
+from replaylab.commands.train_command import TrainCommand
 from replaylab.learners import QLearning
 from replaylab.study import InProcess, Spec, Study
-from replaylab.study.plan.populations import plan
+from replaylab.study.plan.chunks import plan
 from replaylab.study.results.store import read_metadata
 from tests.study.tiny import rows, study, table
 
@@ -53,7 +54,7 @@ def with_learner(most, **changes):
 
 
 def ids(found):
-    return [one.id for one in found.populations]
+    return [one.id for one in found.chunks]
 
 
 def test_a_study_with_an_infinite_option_is_reported_from_its_folder(tmp_path):
@@ -95,35 +96,12 @@ def test_what_is_not_finite_tells_runs_apart():
     assert len({plan(spec)[0].id for spec in made}) == len(made)
 
 
-def test_ids_without_such_values_stay():
+def test_finite_values_are_part_of_the_identity_as_they_are():
     assert plan(Spec.from_table(with_learner(0.5)))[0].identity["learner"]["q"]["most"] == 0.5
-    assert plan(Spec.from_table(table()))[0].id == "CartPole-v1.dqn.uniform.05b44c7f5eeef14e"
-
-
-def test_a_record_without_its_infinities_is_written_anew(tmp_path):
-    """Earlier versions wrote null into `study.json`, beside results that have the ids of the study file."""
-    made = bounded(tmp_path)
-    assert made.run(executor=InProcess()).complete
-    bounded(tmp_path, None)._there.write_records()
-    assert Study.from_folder(tmp_path).present == []
-    files = {f.name: f.stat().st_mtime_ns for f in (tmp_path / "runs").iterdir()}
-    assert made.run(executor=InProcess()).complete
-    assert files == {f.name: f.stat().st_mtime_ns for f in (tmp_path / "runs").iterdir()}, "nothing was trained"
-    assert ids(Study.from_folder(tmp_path)) == [one.id for one in Study.from_folder(tmp_path).present]
 
 
 def test_a_single_run_that_is_saved(tmp_path):
-    population = described_population(
-        environment=BOUNDED,
-        strategy="uniform",
-        strategy_options=[],
-        learner="dqn",
-        learner_options=["hidden=[8]"],
-        seeds=[0],
-        steps=20,
-        eval_every=20,
-        eval_episodes=1,
-        env_options=["most=inf"],
-    )
-    train_and_report(population, Console(quiet=True), None, save=tmp_path / "run")
-    assert saved_population(tmp_path / "run") == population
+    options = {"learner_options": ("hidden=[8]",), "env_options": ("most=inf",)}
+    chunk = TrainCommand(BOUNDED, seeds=1, steps=20, eval_every=20, eval_episodes=1, **options).chunk()
+    train_and_report(chunk, Console(quiet=True), None, save=tmp_path / "run")
+    assert saved_chunk(tmp_path / "run") == chunk

@@ -26,7 +26,7 @@ READER = textwrap.dedent(
         sys.modules[name] = None
     from replaylab.study import Study
     study = Study.from_folder(sys.argv[1])
-    print(*[one.id for one in study.populations if one in study.present])
+    print(*[one.id for one in study.chunks if one in study.present])
     print(study.report(figure_files=False).name)
     """
 )
@@ -44,7 +44,7 @@ def theirs(folder, learner=DQN, strategies=BOTH):
 
 
 def ids(found):
-    return [one.id for one in found.populations]
+    return [one.id for one in found.chunks]
 
 
 def test_a_folder_is_reported_where_no_training_code_is(tmp_path):
@@ -52,8 +52,8 @@ def test_a_folder_is_reported_where_no_training_code_is(tmp_path):
     made = theirs(tmp_path)
     pretend(made, 20.0)
     run = [sys.executable, "-c", READER, str(tmp_path)]
-    told = subprocess.run(run, capture_output=True, text=True, check=False)
-    assert told.stdout.split("\n")[:2] == [" ".join(ids(made)), "report.html"], told.stderr
+    reported = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert reported.stdout.split("\n")[:2] == [" ".join(ids(made)), "report.html"], reported.stderr
 
 
 def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path, monkeypatch):
@@ -67,7 +67,7 @@ def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path
     again = Study.from_folder(tmp_path)
     assert again.spec == made.spec
     assert ids(again) == ids(made)
-    assert set(ids(theirs(tmp_path))).isdisjoint(ids(made)), "the study's file, read anew, has the new argument"
+    assert set(ids(theirs(tmp_path))).isdisjoint(ids(made)), "the study's file, read again, has the new argument"
 
 
 def test_another_default_of_a_transform_changes_nothing_that_is_there(tmp_path, monkeypatch):
@@ -108,10 +108,10 @@ def test_an_override_may_name_other_modules_than_its_learner(tmp_path, monkeypat
     other = {"policy_kwargs": {"net_arch": [8], "activation_fn": "own_others:ELU"}}
     strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"arguments": other}}}
     made = theirs(tmp_path / "results", DQN | {"arguments": TANH}, strategies)
-    first, second = (one.learner_part.options["code"] for one in made.populations[:2])
+    first, second = (one.learner_part.options["code"] for one in made.chunks[:2])
     assert first != second
-    (population, *_) = [one for one in made.populations if one.strategy == "other"]
-    assert population.configuration().learner.code == second
+    (chunk, *_) = [one for one in made.chunks if one.strategy == "other"]
+    assert chunk.configuration().learner.code == second
     assert made.run(executor=InProcess()).complete
 
 
@@ -126,7 +126,7 @@ def test_records_of_earlier_versions_are_read_as_before(tmp_path):
     assert ids(Study.from_folder(tmp_path)) == ids(made)
 
 
-def test_they_are_resolved_anew_from_tables():
+def test_they_are_resolved_again_from_tables():
     """What a table holds of them is not believed."""
     spec = Spec.from_table(table(strategies={"uniform": {"type": "uniform", "learner": {"gamma": 0.5}}}))
     written = json.loads(spec.model_dump_json())

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from replaylab.files.atomic import whole_file, write_text
 from replaylab.study.results.leftovers import sweep
-from replaylab.study.results.store import SCHEMA, open_rows, write_population
+from replaylab.study.results.store import SCHEMA, open_rows, write_chunk
 from tests.study.tiny import study
 
 
@@ -33,15 +33,15 @@ def test_a_report_that_is_being_written_stays_whole_where_a_run_begins(tmp_path)
 
 
 def test_rows_come_sorted_whatever_the_order_they_were_logged_in(tmp_path):
-    population = study(tmp_path).populations[0]
+    chunk = study(tmp_path).chunks[0]
     columns = {
         "seed": np.array([1, 0, 0, 0]),
         "step": np.array([5, 9, 2, 2]),
         "metric": np.array(["b", "a", "b", "a"]),
         "value": np.array([1.0, 2.0, np.nan, 4.0]),
     }
-    file = tmp_path / study(tmp_path).file_of(population).name
-    write_population(file, population, columns, {"python": "3.11"})
+    file = tmp_path / study(tmp_path).file_of(chunk).name
+    write_chunk(file, chunk, columns, {"python": "3.11"})
     table = pq.read_table(file)
     assert table.column("seed").to_pylist() == [0, 0, 0, 1]
     assert table.column("metric").to_pylist() == ["a", "a", "b", "b"]
@@ -51,9 +51,9 @@ def test_rows_come_sorted_whatever_the_order_they_were_logged_in(tmp_path):
 
 
 def test_the_same_rows_make_the_same_bytes(tmp_path):
-    population = study(tmp_path).populations[0]
+    chunk = study(tmp_path).chunks[0]
     columns = {k: np.array([1, 2]) for k in ("seed", "step", "value")} | {"metric": np.array(["a", "b"])}
     files = [tmp_path / f"{i}.parquet" for i in range(2)]
     for file in files:
-        write_population(file, population, columns, {})
+        write_chunk(file, chunk, columns, {})
     assert files[0].read_bytes() == files[1].read_bytes()

@@ -44,13 +44,14 @@ BATCHES = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_le
             r"^study: `contrasts\.metric` must be what runs record, but got 'train/los'; did you mean `train/loss`\?$",
         ),
         (
-            {"metrics": ["replay/law_evenness"], "measures__every": 0},
-            r"^study: `metrics` must be what runs record, but got 'replay/law_evenness', which `measures\.every` = 0 "
+            {"metrics": ["replay/sampling_evenness"], "measures__every": 0},
+            r"^study: `metrics` must be what runs record, but got 'replay/sampling_evenness', "
+            r"which `measures\.every` = 0 "
             r"switches off; set `measures\.every`, or ask for another\.$",
         ),
         ({"metrics": ["eval/held_out_q"]}, r"which `evaluation\.held_out` = 0 switches off"),
         ({"metrics": ["eval/value_error"]}, r"which `evaluation\.value_error` = false switches off"),
-        ({"metrics": ["visits/00003"]}, r"which `logging\.visits` = false switches off"),
+        ({"metrics": ["visits/3"]}, r"which `logging\.visits` = false switches off"),
         (
             {
                 "contrasts": [
@@ -58,12 +59,17 @@ BATCHES = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_le
                         "name": "a",
                         "more": {"strategy": "prioritized"},
                         "less": {"strategy": "uniform"},
-                        "metric": "replay/law_evenness",
+                        "metric": "replay/sampling_evenness",
                     }
                 ],
                 "measures__every": 0,
             },
-            r"^study: `contrasts\.metric` must be what runs record, but got 'replay/law_evenness', which",
+            r"^study: `contrasts\.metric` must be what runs record, but got 'replay/sampling_evenness', which",
+        ),
+        ({"metrics": ["visits/00003"]}, r"but got 'visits/00003'; did you mean `visits/3`\?$"),
+        (
+            {"scores": {"CartPole-v1": {"metric": "eval/mean_rewards", "low": 0.0, "high": 1.0}}},
+            r"^study: `scores\.metric` must be what runs record, .* did you mean `eval/mean_reward`\?$",
         ),
         (
             {
@@ -88,7 +94,6 @@ BATCHES = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_le
             r"^study: `equivalence` must be of environments where strategies are compared with the baseline, "
             r"'uniform', but on 'Acrobot-v1' none is",
         ),
-        ({"keep_tapes": "yes"}, r"^study: `keep_tapes` must be a valid boolean, but got 'yes'\.$"),
         ({"seeds": [-1]}, r"^study: `seeds\.0` [^\n]*$"),
         ({"environments": [5]}, r"^study: `environments\.0` [^\n]*$"),
     ],
@@ -124,7 +129,7 @@ def test_metrics_of_parts_that_this_library_does_not_know_are_taken():
 
 
 def test_metrics_that_are_switched_on_are_taken():
-    asked = ("replay/law_evenness", "eval/held_out_q", "eval/value_error", "visits/00003", "train/loss")
+    asked = ("replay/sampling_evenness", "eval/held_out_q", "eval/value_error", "visits/3", "train/loss")
     on = {"evaluation": {"every": 100, "held_out": 8, "value_error": True}, "logging": {"every": 50, "visits": True}}
     assert Spec.from_table(table(**BATCHES, **on, metrics=list(asked))).metrics == asked
 
@@ -132,8 +137,8 @@ def test_metrics_that_are_switched_on_are_taken():
 def test_what_is_switched_off_may_be_recorded_by_a_learner_of_ones_own():
     own = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "tests.study.own_parts:HalfAlpha"}}}
     own["learners"]["q"]["batch_size"] = 4
-    spec = Spec.from_table(table(**own, metrics=["replay/law_evenness"], measures__every=0))
-    assert spec.metrics == ("replay/law_evenness",)
+    spec = Spec.from_table(table(**own, metrics=["replay/sampling_evenness"], measures__every=0))
+    assert spec.metrics == ("replay/sampling_evenness",)
 
 
 @pytest.mark.parametrize("name", sorted(catalog.shipped()))

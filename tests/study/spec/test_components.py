@@ -10,6 +10,7 @@ from replaylab.learners import DQN, SGD, Adam, RMSprop
 from replaylab.learners.api.agent_laber import AgentLaBER
 from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.replay import Linear, Mixture, Prioritized, Uniform
+from replaylab.study import Spec
 from replaylab.study.spec.components import (
     LEARNERS,
     OPTIMIZERS,
@@ -22,6 +23,10 @@ from replaylab.study.spec.components import (
     resolve,
     short_name,
 )
+from replaylab.study.spec.tapes import TAPES
+from tests.study import tiny
+
+LONGEST = ("ByStepsToEnd", "by_steps_to_end")
 
 WITHOUT = {"Sampler", "CustomSampler", "TopScores", "Transform", "Schedule"}
 """Bases to derive from."""
@@ -47,7 +52,14 @@ def test_every_public_one_has_a_short_name(base, catalogue, own):
 
 @pytest.mark.parametrize(
     ("name", "short"),
-    [("RankBased", "rank_based"), ("LAP", "lap"), ("ReLo", "relo"), ("LaBER", "laber"), ("NStep", "n_step")],
+    [
+        ("RankBased", "rank_based"),
+        ("LAP", "lap"),
+        ("ReLo", "relo"),
+        ("LaBER", "laber"),
+        ("NStep", "n_step"),
+        ("ByStepsToEnd", "by_steps_to_end"),
+    ],
 )
 def test_short_names(name, short):
     assert short_name(name) == short
@@ -62,10 +74,43 @@ def test_those_of_studies_before():
 
 @pytest.mark.parametrize("kind", sorted(set(STRATEGIES) - {"mixture"}))
 def test_each_is_built_and_written_out_as_it_is(kind):
-    part = resolve(Part.of(kind, {"of": "other"} if kind == "tape" else {}), STRATEGIES, "strategies.x", "study.toml")
+    part = resolve(Part.of(kind, {"of": "other"} if kind in TAPES else {}), STRATEGIES, "strategies.x", "study.toml")
     built = build(part, STRATEGIES)
     assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
     assert set(part.options) <= {field.name for field in dataclasses.fields(built)}
+
+
+class TestNone:
+    """An optional setting takes "none", which TOML cannot write otherwise."""
+
+    @pytest.mark.parametrize(
+        ("catalogue", "kind", "options", "field"),
+        [
+            (LEARNERS, "dqn", {"max_grad_norm": "none"}, "max_grad_norm"),
+            (LEARNERS, "dqn", {"target_range": "none"}, "target_range"),
+            (LEARNERS, "dqn_as_published", {"end_reward": "none"}, "end_reward"),
+        ],
+    )
+    def test_it_is_none(self, catalogue, kind, options, field):
+        part = resolve(Part.of(kind, options), catalogue, "x", "study.toml")
+        assert part.options[field] is None
+        assert getattr(build(part, catalogue), field) is None
+
+    def test_it_stays_a_word_of_settings_that_have_it(self):
+        part = resolve(Part.of("prioritized", {"normalize": "none"}), STRATEGIES, "x", "study.toml")
+        assert build(part, STRATEGIES).normalize == "none"
+
+    def test_other_settings_refuse_it_and_optional_ones_name_it(self):
+        with pytest.raises(SpecError, match=r"`x\.gamma` must be a valid number, but got 'none'"):
+            resolve(Part.of("dqn", {"gamma": "none"}), LEARNERS, "x", "study.toml")
+        with pytest.raises(SpecError, match=r"`x\.max_grad_norm` must be a valid number or \"none\", but got 'nil'"):
+            resolve(Part.of("dqn", {"max_grad_norm": "nil"}), LEARNERS, "x", "study.toml")
+
+    def test_a_varied_setting_may_be_none(self):
+        learner = {"type": "dqn", "vary": {"max_grad_norm": ["none", 1.0]}}
+        spec = Spec.from_table(tiny.table(learners={"dqn": learner}))
+        norms = {name: part.options["max_grad_norm"] for name, part in spec.learners.items()}
+        assert norms == {"dqn.max_grad_norm-none": None, "dqn.max_grad_norm-1": 1.0}
 
 
 class TestOptimizers:
@@ -86,8 +131,8 @@ class TestOptimizers:
         assert part.options["optimizer"] == {"type": "rmsprop", "decay": 0.9, "epsilon": 0.01, "centered": True}
         assert self.made("sgd")[0].options["optimizer"] == {"type": "sgd", "momentum": 0.0}
 
-    def test_results_of_before_keep_their_ids(self):
-        assert "optimizer" not in self.made("adam")[0].options
+    def test_the_default_is_adam(self):
+        assert self.made("adam")[0].options["optimizer"]["type"] == "adam"
         assert build(resolve(Part.of("dqn", {}), LEARNERS, "x", "x"), LEARNERS) == DQN()
 
     @pytest.mark.parametrize(
@@ -114,7 +159,7 @@ class TestMixture:
     def test_parts_are_tables(self):
         part = resolve(Part.of("mixture", {"parts": list(self.PARTS)}), STRATEGIES, "strategies.x", "study.toml")
         assert build(part, STRATEGIES) == Mixture((Uniform(), Prioritized(beta=Linear(0.1, 1.0))))
-        assert part.options["parts"][0] == {"type": "uniform", "replace": True}
+        assert part.options["parts"][0] == {"type": "uniform", "replace": True, "stratified": False}
         assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Samplers and learners of one's own in a study file."""
+"""Custom samplers and learners in a study file."""
 
 import importlib
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from replaylab.commands.train import described_population
+from replaylab.commands.train_command import TrainCommand
 from replaylab.errors import SpecError
 from replaylab.study import Spec, Study
 from replaylab.study.spec import custom_components
 from replaylab.study.spec.custom_components import CODE
-from tests.study.tiny import rows, study, table
+from tests.study.tiny import rows, run_here, study, table
 
 OWN = "tests.study.own_parts"
 TABLES = {
@@ -30,7 +30,7 @@ from replaylab.replay import CustomSampler
 class Mine(CustomSampler):
     power: float = {default}
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         wanted = (1.0 + view.ages) ** -self.power
         return wanted / wanted.sum()
 """
@@ -38,7 +38,7 @@ class Mine(CustomSampler):
 
 def test_they_are_trained_in_workers(tmp_path):
     made = study(tmp_path, **TABLES)
-    (_, fresh) = made.populations
+    (_, fresh) = made.chunks
     assert fresh.strategy_part.options["power"] == 2.0
     assert fresh.learner_part.options["alpha"] == 0.5
     assert made.run(workers=2).complete
@@ -60,7 +60,7 @@ def test_they_are_trained_in_workers(tmp_path):
         (f"{OWN}:HalfAlpha", "HalfAlpha is not derived from replaylab.replay.CustomSampler."),
         (f"{OWN}:NoDataclass", r"NoDataclass is not a dataclass. Write @dataclass\(frozen=True\) above it."),
         (f"{OWN}:Budgeted", "its field `budget` has a name that study files use for something else. Rename the field."),
-        ("__main__:Mine", "workers cannot import __main__. Write the class into a file of its own."),
+        ("__main__:Mine", "workers cannot import __main__. Write the class into its own file."),
         (":Mine", "but got .:Mine.\\."),
         ("relative.:Mine", "but got .relative.:Mine.\\."),
     ],
@@ -75,18 +75,18 @@ def test_what_is_no_learner_is_refused():
         Spec.from_table(table(learners__mine={"type": f"{OWN}:Fresh"}))
 
 
-def test_one_population_by_hand_takes_them_too():
-    made = described_population(
-        environment="FrozenLake-v1",
+def test_one_chunk_by_hand_takes_them_too():
+    made = TrainCommand(
+        env="FrozenLake-v1",
         strategy=f"{OWN}:Fresh",
-        strategy_options=["power=3"],
+        strategy_options=("power=3",),
         learner=f"{OWN}:HalfAlpha",
-        learner_options=["batch_size=4"],
-        seeds=[0],
+        learner_options=("batch_size=4",),
+        seeds=1,
         steps=100,
         eval_every=50,
         eval_episodes=1,
-    )
+    ).chunk()
     assert (made.learner, made.strategy, made.strategy_part.options["power"]) == ("HalfAlpha", "Fresh", 3.0)
 
 
@@ -117,10 +117,9 @@ MINE |= {"strategies": {"uniform": {"type": "uniform"}, "mine": {"type": "my_own
 
 
 def test_changed_code_never_mixes(module, tmp_path):
-    made = study(tmp_path / "out", **MINE)
-    assert made.run(workers=1).complete
+    made = run_here(tmp_path / "out", **MINE)
     module(2.0)  # the option is given, so that only the code is another
-    assert made.present == made.populations, "what is there stays readable"
+    assert made.present == made.chunks, "what is there stays readable"
     changed = study(tmp_path / "out", **MINE)
     assert [p.strategy for p in changed.present] == ["uniform"]
     with pytest.raises(SpecError, match="The module my_own has changed since the study was read"):
@@ -129,14 +128,13 @@ def test_changed_code_never_mixes(module, tmp_path):
 
 
 def test_results_are_read_without_the_module(module, tmp_path):
-    made = study(tmp_path / "out", **MINE)
-    assert made.run(workers=1).complete
+    made = run_here(tmp_path / "out", **MINE)
     Path("my_own.py").unlink()
     sys.modules.pop("my_own")
     opened = Study.from_folder(tmp_path / "out")
     assert len(opened.present) == 2
     np.testing.assert_equal(rows(opened), rows(made))
-    assert CODE in opened.populations[1].strategy_part.options
+    assert CODE in opened.chunks[1].strategy_part.options
     assert opened.run().ran == (), "nothing is missing"
     with pytest.raises(SpecError, match="The module my_own cannot be imported: No module named 'my_own'"):
         Study(opened.spec, tmp_path / "other").run()
@@ -151,7 +149,7 @@ class Numbered(CustomSampler):
     power: float = {default}
     {more}
 
-    def law(self, view, batch_size):
+    def distribution(self, view, batch_size):
         return {code}
 """
 
@@ -185,7 +183,7 @@ def test_a_module_that_is_changed_while_the_process_lives_is_imported_again(seen
 
 
 @pytest.mark.parametrize("asked", [{"metrics": ["eval/mean_rewrd"]}, {"contrasts": [{"metric": "eval/mean_rewrd"}]}])
-def test_a_misspelt_metric_is_told_beside_parts_of_ones_own(asked):
+def test_a_misspelt_metric_is_reported_beside_parts_of_ones_own(asked):
     contrast = {"name": "c", "question": "?", "weights": {"uniform": 1.0, "fresh": -1.0}}
     if "contrasts" in asked:
         asked = {"contrasts": [contrast | asked["contrasts"][0]]}

@@ -6,7 +6,7 @@ import pytest
 
 from replaylab.errors import SpecError
 from replaylab.study import InProcess, Spec, Study
-from replaylab.study.plan.populations import plan
+from replaylab.study.plan.chunks import plan
 from tests.study.tiny import rows, study, table
 
 TWO = {
@@ -42,10 +42,10 @@ def test_names_stand_for_an_id_with_options_of_its_own(tmp_path):
 def test_a_name_without_an_id_stays_what_it_was():
     """Ids of stored results: with options, and without."""
     spec = Spec.from_table(table(env_options={"CartPole-v1": {"max_episode_steps": 50}}))
-    (population, *_) = plan(spec)
-    assert population.identity["environment"] == "CartPole-v1"
-    assert population.identity["env_options"] == {"max_episode_steps": 50}
-    assert population.made_of == ("CartPole-v1", {"max_episode_steps": 50})
+    (chunk, *_) = plan(spec)
+    assert chunk.identity["environment"] == "CartPole-v1"
+    assert chunk.identity["env_options"] == {"max_episode_steps": 50}
+    assert chunk.made_of == ("CartPole-v1", {"max_episode_steps": 50})
     named = plan(Spec.from_table(table(**TWO)))
     assert len({p.id for p in named}) == len(named)
     assert named[1].configuration().env_id == "CliffWalking-v1"
@@ -94,14 +94,14 @@ def test_the_code_of_an_environment_of_ones_own_identifies_runs(tmp_path, monkey
     changes = {"environments": ["short_envs:Short-v0"], "learners": {"table": learner}, "seeds": 2}
     first = study(tmp_path / "results", **changes)
     assert first.run(executor=InProcess(), show=False).complete
-    assert study(tmp_path / "results", **changes).present == first.populations
-    assert Study.from_folder(tmp_path / "results").populations == first.populations  # without the module, too
+    assert study(tmp_path / "results", **changes).present == first.chunks
+    assert Study.from_folder(tmp_path / "results").chunks == first.chunks  # without the module, too
     module.write_text(ENVIRONMENT.format(reward=2.0))
     again = study(tmp_path / "results", **changes)
     assert again.present == []
-    assert len(again.populations) == 2
+    assert len(again.chunks) == 2
     with pytest.raises(SpecError, match="module short_envs has changed since the study was read"):
-        first.populations[0].configuration()
+        first.chunks[0].configuration()
     named = {"env_options": {"mine": {"id": "short_envs:Short-v0"}}, "environments": ["mine"]}
     assert set(study(tmp_path / "b", **changes | named).spec.environment_code) == {"mine"}
-    assert "environment_code" not in study(tmp_path / "c").populations[0].identity
+    assert "environment_code" not in study(tmp_path / "c").chunks[0].identity

@@ -4,7 +4,7 @@ import pytest
 
 from replaylab.errors import SpecError
 from replaylab.study import Spec
-from replaylab.study.plan.populations import plan
+from replaylab.study.plan.chunks import plan
 from replaylab.study.spec.parameter_grids import in_name
 from tests.study.tiny import study, table
 
@@ -25,7 +25,13 @@ def test_one_strategy_for_each_combination():
     spec = Spec.from_table(varied())
     assert list(spec.strategies) == ["uniform", *NAMES]
     assert spec.strategies[NAMES[1]].options["alpha"] == 0.5
-    assert spec.strategies[NAMES[1]].options["beta"] == {"type": "linear", "start": 0.4, "end": 1.0, "until": 1.0}
+    assert spec.strategies[NAMES[1]].options["beta"] == {
+        "type": "linear",
+        "start": 0.4,
+        "end": 1.0,
+        "until": 1.0,
+        "steps": None,
+    }
     assert spec.origins.strategies[NAMES[3]].factors == {"alpha": 1.0, "beta": "linear-0.4-1", "choice": "td"}
     assert spec.origins.strategies[NAMES[3]].table == "prioritized"
     assert spec.runs == 20
@@ -38,7 +44,7 @@ def test_what_a_table_does_otherwise_all_its_strategies_do():
     assert spec.learner_of(NAMES[2], "dqn").options["double"] is False
 
 
-def test_populations_are_those_of_tables_written_by_hand():
+def test_chunks_are_those_of_tables_written_by_hand():
     beta = {"type": "linear", "start": 0.4, "end": 1.0}
     hand = {
         name: {"type": "prioritized", "alpha": alpha, "beta": b}
@@ -99,7 +105,7 @@ MESSAGES = [
     (
         {"strategies__prioritized__vary": {"alfa": [1]}},
         "`strategies.prioritized.vary.alfa` must be an option of prioritized "
-        "(alpha, beta, epsilon, normalize, block_length, new_steps, stratified); "
+        "(alpha, beta, epsilon, normalize, block_length, new_steps, stratified, replace); "
         "did you mean `alpha`?",
     ),
     (
@@ -169,7 +175,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("changes", "message"), MESSAGES, ids=[str(c)[:60] for c, _ in MESSAGES])
-def test_a_mistake_is_told_with_its_key_and_its_mend(changes, message):
+def test_a_mistake_is_reported_with_its_key_and_its_fix(changes, message):
     with pytest.raises(SpecError) as caught:
         Spec.from_table(table(**changes), source="my.toml")
     assert message is None or str(caught.value) == f"my.toml: {message}"

@@ -20,10 +20,13 @@ def test_every_default_is_filled_in_and_survives_the_round_trip():
     spec = Spec.from_table(table())
     assert spec.strategies["prioritized"].options == {
         "alpha": 0.6,
-        "beta": {"type": "linear", "start": 0.4, "end": 1.0, "until": 1.0},
+        "beta": {"type": "linear", "start": 0.4, "end": 1.0, "until": 1.0, "steps": None},
         "epsilon": 1e-6,
         "normalize": "buffer",
         "block_length": 1,
+        "new_steps": "largest_stored",
+        "stratified": True,
+        "replace": True,
     }
     assert spec.seeds == (0, 1, 2, 3)
     assert spec.runs == 8
@@ -70,9 +73,10 @@ MESSAGES = [
     (
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
-        "learners, strategies, env_options, seeds, population, "
-        "keep_tapes, baseline, budget, evaluation, logging, measures, watch, scores, equivalence, looks, metrics, "
-        "contrasts.",
+        "learners, strategies, env_options, seeds, chunk_size, "
+        "baseline, budget, evaluation, logging, measures, watch, scores, equivalence, looks, metrics, "
+        "contrasts, "
+        "answers, reference, core_minutes.",
     ),
     (
         {"evaluation__evry": 3},
@@ -82,7 +86,7 @@ MESSAGES = [
         {"strategies__prioritized__alfa": 3},
         "unknown key `strategies.prioritized.alfa`; did you mean `alpha`? Allowed here: alpha, beta, "
         "epsilon, "
-        "normalize, block_length, new_steps, stratified.",
+        "normalize, block_length, new_steps, stratified, replace.",
     ),
     (
         {"strategies__x": {"type": "online", "zzz": 3}},
@@ -90,7 +94,7 @@ MESSAGES = [
     ),
     (
         {"strategies__prioritized__beta": {"type": "linear", "stat": 1.0}},
-        "unknown key `strategies.prioritized.beta.stat`; did you mean `start`? Allowed here: start, end, until.",
+        "unknown key `strategies.prioritized.beta.stat`; did you mean `start`? Allowed here: start, end, until, steps.",
     ),
     (
         {"strategies__prioritized__beta": {"type": "linear", "start": 1.0}},
@@ -156,7 +160,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("changes", "message"), MESSAGES, ids=[str(c) for c, _ in MESSAGES])
-def test_a_wrong_value_names_file_key_rule_value_and_mend(changes, message):
+def test_a_wrong_value_names_file_key_rule_value_and_fix(changes, message):
     with pytest.raises(SpecError) as caught:
         Spec.from_table(table(**changes), source="my.toml")
     if message is not None:
@@ -170,7 +174,7 @@ def test_a_missing_table():
         Spec.from_table(without, source="my.toml")
 
 
-def test_several_mistakes_are_told_at_once():
+def test_several_mistakes_are_reported_at_once():
     with pytest.raises(SpecError) as caught:
         Spec.from_table(table(seds=1, budget__steps=0), source="s")
     assert len(str(caught.value).splitlines()) == 2

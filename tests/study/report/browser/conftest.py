@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.study.report.browser.opened import QUIET, WAIT, Opened
-from tests.study.tiny import pretend, study
+from tests.study.tiny import pretended
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
@@ -24,15 +24,15 @@ def browser():
 @pytest.fixture(scope="package")
 def reported(tmp_path_factory):
     """A study of two environments and four strategies, one of them with a long name, and its report."""
-    found = study(
+    found = pretended(
         tmp_path_factory.mktemp("browser"),
+        30.0,
         seeds=8,
-        population=8,
+        chunk_size=8,
         environments=["CartPole-v1", "Acrobot-v1"],
         strategies__none={"type": "online"},
         strategies__prioritized_with_a_long_name_as_a_grid_gives={"type": "prioritized", "alpha": 0.5},
     )
-    pretend(found, 30.0)
     found.report(figure_files=False)
     return found
 

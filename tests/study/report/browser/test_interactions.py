@@ -14,7 +14,7 @@ def _number(text):
     return float(text.replace("−", "-").replace(",", ""))
 
 
-def _told(page):
+def _tooltip(page):
     head, *lines = page.locator("#readout p").all_text_contents()
     found = {}
     for line in lines:
@@ -40,13 +40,13 @@ def test_who_points_at_a_curve_reads_its_numbers(opened, reported):
     panel, box = _panel(page)
     assert page.locator("#readout").is_hidden()
     page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.4 * box["height"])
-    head, told = _told(page)
+    head, tooltip = _tooltip(page)
     assert head == "environment steps 200"
     wanted = _wanted(reported, 200)
-    assert told.keys() == wanted.keys()
-    for name, numbers in told.items():
+    assert tooltip.keys() == wanted.keys()
+    for name, numbers in tooltip.items():
         assert all(abs(a - b) <= 1e-4 * abs(b) for a, b in zip(numbers, wanted[name], strict=True)), name
-    assert panel.locator(".cursor circle").count() == len(told)
+    assert panel.locator(".cursor circle").count() == len(tooltip)
     assert page.locator("#readout .near").count() == 1
     page.mouse.move(0, 0)
     assert page.locator("#readout").is_hidden()
@@ -60,7 +60,7 @@ def test_arrow_keys_walk_along_the_curves(opened):
     steps = []
     for key in ("ArrowLeft", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
         page.keyboard.press(key)
-        steps.append(_told(page)[0].removeprefix("environment steps "))
+        steps.append(_tooltip(page)[0].removeprefix("environment steps "))
     assert steps == ["100", "200", "300", "300", "300", "200"]
     page.keyboard.press("Escape")
     assert page.locator("#readout").is_hidden()
@@ -78,7 +78,7 @@ def test_a_click_on_a_legend_hides_a_strategy_in_all_figures(opened):
     assert not any(one.is_visible() for one in drawn.all())
     _, box = _panel(page)
     page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.4 * box["height"])
-    assert "none" not in _told(page)[1]
+    assert "none" not in _tooltip(page)[1]
     entry.focus()
     page.keyboard.press("Enter")
     assert entry.get_attribute("aria-pressed") == "true"

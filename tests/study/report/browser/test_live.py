@@ -25,7 +25,7 @@ STUDY = """
 name = "live"
 environments = ["CartPole-v1"]
 seeds = 2
-population = 1
+chunk_size = 1
 budget = {{ steps = {steps} }}
 evaluation = {{ every = 1000, episodes = 2 }}
 learners.dqn = {{ type = "dqn", hidden = [8], batch_size = 8, learning_starts = 20 }}
@@ -127,10 +127,10 @@ def test_a_page_that_is_closed_on_the_way_is_passed_over(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_report_that_cannot_be_written_is_told(reported, monkeypatch):
+def test_a_report_that_cannot_be_written_is_reported(reported, monkeypatch):
     monkeypatch.setattr(live, "_WRITE_REPORT", "raise SystemExit('no room')")
     with LivePage(reported, Silent(), 0) as shown:
-        shown.begin(reported.populations[1:], reported.populations[:1], 1)
+        shown.begin(reported.chunks[1:], reported.chunks[:1], 1)
         wait_for(lambda: shown._state.failed)
         assert shown._state.failed == ("the report could not be written: no room",)
 
@@ -144,24 +144,24 @@ def test_the_process_that_writes_the_report_imports_nothing_from_the_current_fol
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
-def test_it_fills_up_as_populations_end(browser, reported, monkeypatch):
+def test_it_fills_up_as_chunks_end(browser, reported, monkeypatch):
     copied = "import shutil, sys; shutil.copy(f'{sys.argv[1]}/report.html', sys.argv[2])"
     monkeypatch.setattr(live, "_WRITE_REPORT", copied)  # a whole run, below, has it written
-    populations, report = reported.populations, reported.folder / "report.html"
+    chunks, report = reported.chunks, reported.folder / "report.html"
     with LivePage(reported, Silent(), 0) as shown:
         opened = Opened(browser, shown.address, 1280)
         page = opened.page
         page.get_by_text("No runs are there yet").wait_for()
-        shown.begin(populations, [], 2)
-        shown.progress(populations[0], 150)
+        shown.begin(chunks, [], 2)
+        shown.progress(chunks[0], 150)
         page.locator(MOVED).wait_for()
         assert page.locator(".matrix").count() == 0
-        shown.finished(populations[0], 1.0)
+        shown.finished(chunks[0], 1.0)
         page.get_by_text("8/64 runs").wait_for()
-        page.get_by_role("heading", name="How high they came").click()
+        page.get_by_role("heading", name="Final performance").click()
         legend = page.locator("#learning_curves .legend")
         legend.get_by_role("button", name="uniform", exact=True).click()
-        shown.finished(populations[1], 1.0)
+        shown.finished(chunks[1], 1.0)
         page.get_by_text("16/64 runs").wait_for()
         shown.end()
         shown.finish(report)
@@ -175,7 +175,7 @@ def test_it_fills_up_as_populations_end(browser, reported, monkeypatch):
 
 @contextmanager
 def started(tmp_path, steps):
-    """A run of a study of one's own with its page, and the page's address."""
+    """A run of a custom study with its page, and the page's address."""
     (tmp_path / "live.toml").write_text(STUDY.format(steps=steps))
     options = ("live.toml", "--live", "--port", "0", "--workers", "1")
     command = [sys.executable, "-m", "replaylab", "study", "run", *options]
@@ -197,7 +197,7 @@ def test_a_whole_run(browser, tmp_path):
         page.locator(".matrix").first.wait_for()
         _, errors = run.communicate(timeout=600)
     assert (run.returncode, errors) == (0, "")
-    assert page.locator("td.better, td.worse, td.undecided").count() >= 1
+    assert page.locator("td.better, td.worse, td.inconclusive").count() >= 1
 
 
 @pytest.mark.slow
@@ -210,5 +210,6 @@ def test_an_interrupted_run_ends_its_page(browser, tmp_path):
         page.get_by_text("The run was stopped").wait_for()
     assert run.returncode == 130
     assert (
-        errors == "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n"
+        errors
+        == "replaylab: interrupted; the same command continues, from what was finished and the last checkpoints.\n"
     )

@@ -25,7 +25,7 @@ def test_every_panel_has_a_name_of_its_own(opened):
     names = [panel.get_attribute("aria-label") for panel in panels]
     assert len(names) >= 20
     assert len(set(names)) == len(names)
-    assert "Level of every run: Acrobot-v1: Final level" in names
+    assert "Final and average return of every run: Acrobot-v1: Final return" in names
 
 
 def test_panels_stand_beside_each_other_where_there_is_room(browser, address):
@@ -73,16 +73,16 @@ def test_without_scripts_it_is_all_there(browser, address):
     page = Opened(browser, address, 1280, java_script_enabled=False).page
     assert page.locator("#table-levels tbody tr").count() == 8
     assert page.get_by_role("button").count() == 0
-    assert page.get_by_text("▲ better").first.is_visible()
+    assert page.get_by_text("▲ higher").first.is_visible()
     assert not page.locator("#levels").is_visible()
-    page.get_by_role("heading", name="How high they came").click()
+    page.get_by_role("heading", name="Final performance").click()
     assert page.locator("#levels").is_visible()
 
 
-def test_what_came_out_is_on_the_first_screen_and_the_page_is_short(browser, address):
-    for width, height in ((1280, 800), (390, 844)):
+def test_the_answer_is_on_the_first_screen_and_the_page_is_short(browser, address):
+    for width, height, shown in ((1280, 800, ".matrix"), (390, 844, ".said")):
         page = Opened(browser, address, width).page
-        lowest = page.eval_on_selector_all(".matrix", "all => all[0].getBoundingClientRect().bottom")
+        lowest = page.eval_on_selector_all(shown, "all => all[0].getBoundingClientRect().bottom")
         assert lowest < height
         assert page.evaluate("document.documentElement.scrollHeight") < 30 * height
 

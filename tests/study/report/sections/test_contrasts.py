@@ -1,9 +1,7 @@
 """The report's section on contrasts, and the same words on the terminal."""
 
-import csv
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +9,10 @@ import pytest
 from replaylab.claims.study_findings import contrast_findings
 from replaylab.commands.main import main
 from replaylab.statistics import Interval
+from replaylab.study.report import sentences
 from replaylab.study.report.sections import contrasts
 from replaylab.study.report.sections.contrasts import forest
-from tests.study.tiny import pretend, study
+from tests.study.tiny import csv_rows, page_of, pretended
 
 CONTRASTS = [
     {
@@ -36,8 +35,7 @@ CONTRASTS = [
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
-    found = study(tmp_path_factory.mktemp("reported"), seeds=10, population=5, contrasts=CONTRASTS)
-    pretend(found, 60.0)
+    found = pretended(tmp_path_factory.mktemp("reported"), 60.0, seeds=10, chunk_size=5, contrasts=CONTRASTS)
     found.report()
     return found
 
@@ -48,27 +46,25 @@ def page(reported):
 
 
 def test_it_is_the_answer_and_asks_in_words(page):
-    assert "What came out" not in page
-    assert page.index("What the study asked") < page.index("Compared: ")
-    assert "What does &lt;choosing&gt; by TD error do?" in page
-    assert re.search(r"Higher \(better\): \+4\d(\.\d)? of return \(95 % interval \+", page)
-    assert "Equivalent within ±0.5: 0 of return (95 % interval 0 to 0; " in page
+    answer = '<p class="answer">The average return was higher with prioritized than with uniform.</p>'
+    assert page.index("<h1>") < page.index(answer) < page.index("Compared: ") < page.index("What was compared")
+    assert page.count(answer) == 1
+    assert re.search(r"<p>Prioritized vs uniform: higher, \+4\d in average return \(uncorrected 95 % interval \+", page)
+    assert ": equivalent within ±0.5, 0 in average return (90 % interval 0 to 0; " in page
     assert "step-down max-T" in page
 
 
 def test_numbers_are_beside_it(reported):
-    with (reported.folder / "tables" / "contrasts.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(reported.folder / "tables" / "contrasts.csv")
     assert [(r["contrast"], r["verdict"]) for r in rows] == [
         ("choice", "higher"),
-        ("updates", "undecided"),
+        ("updates", "inconclusive"),
         ("nothing", "equivalent"),
     ]
-    told = reported.contrasts().results
-    assert [float(r["difference"]) for r in rows] == [f.size.estimate for f in told]
-    assert [float(r["p_max_t"]) for r in rows] == [f.p_max_t for f in told]
-    with (reported.folder / "figures" / "contrasts_return.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 20
+    results = reported.contrasts().results
+    assert [float(r["difference"]) for r in rows] == [f.size.estimate for f in results]
+    assert [float(r["p_max_t"]) for r in rows] == [f.p_max_t for f in results]
+    assert len(csv_rows(reported.folder / "figures" / "contrasts_return.csv")) == 20
     assert (reported.folder / "figures" / "contrasts_train_updates.svg").stat().st_size > 1000
 
 
@@ -87,45 +83,84 @@ def test_a_picture_has_the_whole_interval_and_one_without_ends_from_edge_to_edge
         assert left < low
 
 
+def test_equivalent_stands_beside_the_interval_that_decides_it(reported):
+    """The 95 % interval of this contrast leaves the bounds, and the 90 % interval does not."""
+    (choice, *_) = reported.contrasts().results
+    size, inner = Interval(0.0123, -0.0207, 10.0553), Interval(0.0123, -0.015, 9.0462)
+    near = replace(choice, size=size, inner=inner)
+    assert near.verdict == "equivalent"
+    assert "within ±10, 0 in average return (90 % interval 0 to +9.0; " in contrasts.sentence(near)
+    assert contrasts.matrix([near]).rows[0][1][0].interval == "90 %: 0 to +9.0"
+    (axes,) = forest([near]).groups[0].panels[0].figure.axes
+    (bar,) = (line.get_xdata() for line in axes.lines if line.get_linewidth() == 2.4)
+    np.testing.assert_array_equal(bar[:2], inner[1:])
+
+
+def test_an_interval_that_excludes_0_beside_an_inconclusive_verdict_is_called_uncorrected(reported):
+    (choice, *_) = reported.contrasts().results
+    unsure = replace(choice, size=Interval(30.0, 1.0, 60.0), inner=Interval(30.0, 5.0, 55.0), p_max_t=0.2)
+    assert unsure.verdict == "inconclusive"
+    assert "(uncorrected 95 % interval +1 to +60; " in contrasts.sentence(unsure)
+    assert contrasts.matrix([unsure]).rows[0][1][0].interval == "uncorrected 95 %: +1 to +60"
+
+
+def test_the_table_has_both_intervals(page):
+    shown = page[page.index('<div class="table broad" id="table-contrasts">') :]
+    assert re.findall(r'<th scope="col" class="n">([^<]*)</th>', shown)[:6] == [
+        *("Difference", "95 %, uncorrected", "p", "p (max-T)", "Margin", "Equivalence interval")
+    ]
+    assert ">90 %: 0 to 0</td>" in shown
+
+
 def test_a_study_without_contrasts_says_nothing_of_them(tmp_path):
-    plain = study(tmp_path)
-    pretend(plain, 60.0)
-    assert "What the study asked" not in plain.report().read_text()
+    plain = pretended(tmp_path, 60.0)
+    assert "What was compared" not in plain.report().read_text()
     assert not (tmp_path / "tables" / "contrasts.csv").exists()
 
 
 def test_the_terminal_tells_the_verdicts(reported, capsys):
     assert main(["study", "report", str(reported.folder)]) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"^choice: Higher \(better\): \+4", told, re.MULTILINE)
-    assert re.search(r"^updates: Undecided: 0 of train/updates", told, re.MULTILINE)
+    printed = capsys.readouterr().out
+    assert re.search(
+        r"^The average return was higher with prioritized than with uniform\. Prioritized vs uniform: higher, \+4",
+        printed,
+        re.MULTILINE,
+    )
+    assert re.search(r"^updates: Inconclusive: .*: inconclusive, 0 in final updates", printed, re.MULTILINE)
 
 
-def test_the_primary_contrast_s_answer_stands_first(tmp_path, page):
+def test_the_primary_contrast_s_answer_stands_first(tmp_path):
     first = CONTRASTS[0] | {"primary": True}
-    made = study(tmp_path, seeds=6, population=6, contrasts=[*CONTRASTS[1:2], first])
-    pretend(made, 60.0)
-    text = made.report(figure_files=False).read_text()
-    asked, answer = "<strong>What does &lt;choosing&gt; by TD error do?</strong>", "Higher (better): "
-    assert text.index("<h1>") < text.index(asked) < text.index(answer) < text.index("What the study asked")
-    assert "the study&#39;s one primary contrast" in text[text.index(answer) : text.index("What the study asked")]
-    assert asked not in page  # without a primary one the matrix is the answer
+    text = page_of(tmp_path, 60.0, seeds=6, chunk_size=6, contrasts=[*CONTRASTS[1:2], first])
+    assert '<p class="answer">The average return was higher with prioritized than with uniform.</p>' in text
+
+
+def test_declared_answers_and_sides_are_the_words(tmp_path):
+    declared = {"higher": "Yes, it <gains>.", "lower": "No."}
+    first = CONTRASTS[0] | {"sides": ["choosing", "chance"]}
+    text = page_of(tmp_path / "study", 60.0, seeds=6, chunk_size=6, contrasts=[first], answers=declared)
+    assert '<p class="answer">Yes, it &lt;gains&gt;.</p><p>Choosing vs chance: higher, ' in text
+    assert "← chance higher</text>" in text
+    assert ">choosing higher →</text>" in text
+    own = first | {"answers": {"higher": "Its own."}}
+    text = page_of(tmp_path / "own", 60.0, seeds=6, chunk_size=6, contrasts=[own], answers=declared)
+    assert '<p class="answer">Its own.</p>' in text
 
 
 def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answer(tmp_path):
     """Means with simultaneous intervals are not called interquartile means."""
     strategies = {name: {"type": kind} for name, kind in (("uniform", "uniform"), ("prioritized", "prioritized"))}
-    made = study(
+    made = pretended(
         tmp_path,
+        60.0,
         seeds=6,
-        population=6,
+        chunk_size=6,
         strategies=strategies | {"none": {"type": "online"}},
         contrasts=[*CONTRASTS[:1], CONTRASTS[1] | {"primary": True, "more": {"strategy": "none"}}],
     )
-    pretend(made, 60.0)
-    for population in made.populations:
-        if population.strategy == "none":
-            made.file_of(population).unlink()
+    for chunk in made.chunks:
+        if chunk.strategy == "none":
+            made.file_of(chunk).unlink()
     text = made.report(figure_files=False).read_text()
     section = text[text.index("Every contrast") :]
     assert "Mean over seeds of the difference within a seed, with its 95 % interval: of the primary" in section
@@ -138,4 +173,5 @@ def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answe
 def test_what_is_only_rounding_is_zero():
     """The mean of differences that cancel, as those of a tape that is dealt to other seeds."""
     size = Interval(-1.1e-19, -0.0008, 0.0008)
-    assert contrasts._numbers(SimpleNamespace(size=size)) == ["0", "−0.0008", "+0.0008"]
+    assert sentences.effect(size) == "0"
+    assert sentences.effect_interval(size, 5) == "−0.00080 to +0.00080"

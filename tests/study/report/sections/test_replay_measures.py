@@ -1,7 +1,5 @@
 """The measures of what was replayed, and the effect sizes, as a report shows them."""
 
-import csv
-
 import numpy as np
 import pytest
 
@@ -9,8 +7,8 @@ from replaylab import statistics
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.report.sections import effect_sizes, replay_measures
-from replaylab.study.results.store import write_population
-from tests.study.tiny import pretend, study
+from replaylab.study.results.store import write_chunk
+from tests.study.tiny import csv_rows, pretended
 
 LOOKS = (100, 200, 300)
 
@@ -18,13 +16,12 @@ LOOKS = (100, 200, 300)
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     """Every run's batches are of 64 rows; prioritized's gradient varies twice as much as uniform's."""
-    found = study(tmp_path_factory.mktemp("beside"), seeds=6, population=6)
-    pretend(found, 30.0)
-    for population in found.populations:
-        rows = _rows(found, population)
-        for seed in population.seeds:
+    found = pretended(tmp_path_factory.mktemp("beside"), 30.0, seeds=6, chunk_size=6)
+    for chunk in found.chunks:
+        rows = _rows(found, chunk)
+        for seed in chunk.seeds:
             for i, look in enumerate(LOOKS):
-                own = (2.0 if population.strategy == "prioritized" else 1.0) * (1 + i)
+                own = (2.0 if chunk.strategy == "prioritized" else 1.0) * (1 + i)
                 rows += [
                     (seed, look, "replay/effective_batch_size", 64 / own * (1 + i)),
                     (seed, look, "replay/gradient_variance", own),
@@ -34,23 +31,25 @@ def reported(tmp_path_factory):
         columns = {
             name: np.array([row[i] for row in rows]) for i, name in enumerate(("seed", "step", "metric", "value"))
         }
-        write_population(found.file_of(population), population, columns, {"python": "3"})
+        write_chunk(found.file_of(chunk), chunk, columns, {"python": "3"})
     found.report()
     return found
 
 
-def _rows(found, population):
-    own = found.results().filter(f"strategy = '{population.strategy}'").project("seed, step, metric, value")
+def _rows(found, chunk):
+    own = found.results().filter(f"strategy = '{chunk.strategy}'").project("seed, step, metric, value")
     return own.fetchall()
 
 
 def test_a_measure_is_the_mean_over_looks_then_the_iqm_over_runs(reported):
-    with (reported.folder / "tables" / "measures.csv").open() as file:
-        rows = [r for r in csv.DictReader(file) if r["metric"] == "replay/replay_gini"]
+    rows = [r for r in csv_rows(reported.folder / "tables" / "measures.csv") if r["metric"] == "replay/replay_gini"]
     assert [(r["strategy"], r["runs"]) for r in rows] == [("uniform", "6"), ("prioritized", "6")]
     assert float(rows[0]["iqm"]) == pytest.approx(0.25 + 0.01)
-    with (reported.folder / "figures" / "measures.csv").open() as file:
-        each = [r for r in csv.DictReader(file) if r["metric"] == "replay/replay_gini" and r["strategy"] == "uniform"]
+    each = [
+        r
+        for r in csv_rows(reported.folder / "figures" / "measures.csv")
+        if r["metric"] == "replay/replay_gini" and r["strategy"] == "uniform"
+    ]
     assert [float(r["value"]) for r in each] == pytest.approx([0.1 * seed + 0.01 for seed in range(6)])
 
 
@@ -66,10 +65,10 @@ def test_effective_batch_sizes_are_ratios_of_means_not_means_of_ratios():
 
 def test_measures_stand_beside_the_returns_with_their_meaning(reported):
     page = (reported.folder / "report.html").read_text()
-    assert page.index('id="table-differences"') < page.index("<h2>What was replayed</h2>")
+    assert page.index('id="table-differences"') < page.index("<h2>Replay statistics</h2>")
     assert "<dt>Gini of replay counts</dt><dd>how unevenly stored steps were drawn" in page
     assert "<dt>Duplicates</dt>" not in page
-    assert "32.0 (32.0 to 32.0)" in page
+    assert "32 (32 to 32)" in page
     assert page.count('aria-label="Measures beside the return: CartPole-v1: ') == 3
     assert page.count('aria-label="Measures over training: ') == 2
 
@@ -83,6 +82,5 @@ def test_effects_are_those_of_the_statistics(reported):
     assert final.improvement == statistics.probability_of_improvement(*pair)
     assert final.improvement.estimate == 1.0
     assert final.standardised.estimate == pytest.approx(np.subtract(*pair).mean() / np.subtract(*pair).std(ddof=1))
-    with (reported.folder / "tables" / "effects.csv").open() as file:
-        row = next(csv.DictReader(file))
+    row = csv_rows(reported.folder / "tables" / "effects.csv")[0]
     assert float(row["standardised"]) == final.standardised.estimate

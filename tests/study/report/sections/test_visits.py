@@ -1,6 +1,5 @@
 """Visits of a study's runs."""
 
-import csv
 import re
 
 import numpy as np
@@ -11,8 +10,9 @@ from replaylab.errors import ConfigError, SpecError
 from replaylab.learners import DQN, QLearning
 from replaylab.plotting.heat_map import DARK_INK, LIGHT_INK
 from replaylab.replay import Online
+from replaylab.study import InProcess
 from replaylab.study.report.sections.visits import MOST_LISTED
-from replaylab.study.results.store import write_population
+from replaylab.study.results.store import write_chunk
 from tests.learners.calls import train
 from tests.study import tiny
 
@@ -31,17 +31,20 @@ strategies.reckless = { type = "online", learner = { epsilon = 1.0 } }
 """
 
 
-def test_visits_add_up_to_the_steps_and_are_those_of_single_runs():
+def test_visits_add_up_to_the_steps_and_episodes_and_are_those_of_single_runs():
     def run(seeds):
         options = {"total_episodes": 3, "visits": True, "env_options": {"max_episode_steps": 200}}
         return train("CliffWalking-v1", QLearning(gamma=1.0), Online(), seeds, eval_every=None, **options)
 
-    together, names = run([0, 1, 2]), [f"visits/{state:05d}" for state in range(48)]
-    for seed in range(3):
-        visits, alone = [together.of(name, seed)[1].item() for name in names], run([seed])
-        assert sum(visits) == together.of("rollout/ep_len", seed)[1].sum()
-        assert not any(visits[37:]), "nothing is done on the cliff, nor at the goal"
-        np.testing.assert_array_equal(visits, [alone.of(name)[1].item() for name in names])
+    together = run([0, 1, 2])
+    assert together.visits().shape == (3, 48)
+    for seed, visits in enumerate(together.visits()):
+        episodes, lengths = together.of("rollout/ep_len", seed)
+        assert visits.sum() == len(episodes) + lengths.sum()
+        assert visits[36] == together.of("visits/36", seed)[1]
+        assert not any(visits[37:47]), "who steps off the cliff is put back to the start"
+        assert visits[47] == (lengths < 200).sum(), "an episode that was not cut off ended at the goal"
+        np.testing.assert_array_equal(visits[None], run([seed]).visits())
 
 
 def made_up(folder, environment, states, seeds=6):
@@ -50,7 +53,7 @@ def made_up(folder, environment, states, seeds=6):
         folder,
         environments=[environment],
         seeds=seeds,
-        population=seeds,
+        chunk_size=seeds,
         budget={"episodes": 30},
         evaluation={"every": 10, "episodes": 1},
         logging={"every": 10, "visits": True},
@@ -59,25 +62,20 @@ def made_up(folder, environment, states, seeds=6):
         strategies={"uniform": {"type": "uniform"}, "same": {"type": "uniform"}, "near": {"type": "uniform"}},
     )
     made._there.write_records()
-    for i, population in enumerate(made.populations):
+    for i, chunk in enumerate(made.chunks):
         rows = []
-        for seed in population.seeds:
+        for seed in chunk.seeds:
             rng = np.random.default_rng([seed, i])
-            law = np.ones(states)
-            law[: states // 4] += 5 * (population.strategy == "near")
+            distribution = np.ones(states)
+            distribution[: states // 4] += 5 * (chunk.strategy == "near")
             rows += [(seed, step, "eval/mean_reward", rng.normal()) for step in (10, 20, 30)]
-            counts = rng.multinomial(20 * states, law / law.sum())
-            rows += [(seed, 30, f"visits/{state:05d}", count) for state, count in enumerate(counts)]
+            counts = rng.multinomial(20 * states, distribution / distribution.sum())
+            rows += [(seed, 30, f"visits/{state}", count) for state, count in enumerate(counts)]
         columns = {
             name: np.array([row[j] for row in rows]) for j, name in enumerate(("seed", "step", "metric", "value"))
         }
-        write_population(made.file_of(population), population, columns, {"python": "3"})
+        write_chunk(made.file_of(chunk), chunk, columns, {"python": "3"})
     return made
-
-
-def read(file):
-    with file.open() as text:
-        return list(csv.DictReader(text))
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +89,11 @@ def test_a_grid_world_is_drawn_as_maps_with_their_numbers_beside_them(cliff):
     panels = re.findall(r'<svg[^>]*aria-label="Share of the time in each cell: [^"]*"', page)
     assert len(panels) == 3
     assert len(re.findall(r'aria-label="Difference from uniform in the share of the time: [^"]*"', page)) == 2
-    shares = read(folder / "figures" / "visits.csv")
+    shares = tiny.csv_rows(folder / "figures" / "visits.csv")
     assert len(shares) == 3 * 48
     assert sum(float(row["share"]) for row in shares) == pytest.approx(3)
     assert [(row["row"], row["column"]) for row in shares[11:13]] == [("0", "11"), ("1", "0")]
-    differences = read(folder / "figures" / "visit_differences.csv")
+    differences = tiny.csv_rows(folder / "figures" / "visit_differences.csv")
     near = [row for row in differences if row["strategy"] == "near"]
     of = {row["strategy"]: row for row in shares if row["place"] == "0"}
     difference = float(of["near"]["share"]) - float(of["uniform"]["share"])
@@ -104,7 +102,7 @@ def test_a_grid_world_is_drawn_as_maps_with_their_numbers_beside_them(cliff):
 
 def test_the_test_stands_beneath_with_its_correction(cliff):
     folder, page = cliff
-    same, near = read(folder / "tables" / "visits.csv")
+    same, near = tiny.csv_rows(folder / "tables" / "visits.csv")
     assert (same["strategy"], near["strategy"]) == ("same", "near")
     assert float(near["p"]) == 2 / 2**6
     assert float(near["p_holm"]) == 2 * float(near["p"])
@@ -118,7 +116,7 @@ def test_the_test_stands_beneath_with_its_correction(cliff):
 def test_colours_of_cells_are_the_same_in_the_dark(cliff):
     _, page = cliff
     body = re.search(r'<figure id="visit_differences">(.*?)</figure>', page, re.DOTALL)[1]
-    inside = [fill for fill in re.findall(r"fill:(#[0-9a-f]{6})", body) if fill in (DARK_INK, LIGHT_INK)]
+    inside = [fill for fill in re.findall(r'fill="(#[0-9a-f]{6})"', body) if fill in (DARK_INK, LIGHT_INK)]
     assert inside, "numbers in painted cells do not change with the page"
 
 
@@ -126,7 +124,7 @@ def test_taxi_is_drawn_by_where_the_taxi_is(tmp_path):
     made = made_up(tmp_path, "Taxi-v4", 500, seeds=3)
     page = made.report().read_text()
     assert 'id="visits"' in page
-    shares = read(tmp_path / "figures" / "visits.csv")
+    shares = tiny.csv_rows(tmp_path / "figures" / "visits.csv")
     assert len(shares) == 3 * 25
 
 
@@ -136,7 +134,7 @@ def test_states_of_an_environment_without_a_map_are_listed(tmp_path):
     assert 'id="visits"' not in page
     body = re.search(r'<figure id="visit_differences">(.*?)</figure>', page, re.DOTALL)[1]
     assert body.count("<svg viewBox") == 2
-    rows = [row for row in read(tmp_path / "figures" / "visit_differences.csv") if row["strategy"] == "near"]
+    rows = [row for row in tiny.csv_rows(tmp_path / "figures" / "visit_differences.csv") if row["strategy"] == "near"]
     largest = max(rows, key=lambda row: abs(float(row["difference"])))
     assert f">state {largest['place']}<" in body
     assert len(re.findall(r">state \d+<", body)) == 2 * MOST_LISTED
@@ -145,7 +143,7 @@ def test_states_of_an_environment_without_a_map_are_listed(tmp_path):
 def test_a_study_without_visits_has_no_such_section(tmp_path):
     made = tiny.study(tmp_path)
     tiny.pretend(made, 1.0)
-    assert "Where they went" not in made.report().read_text()
+    assert "Visited states" not in made.report().read_text()
 
 
 def test_a_study_tells_whether_a_strategy_goes_elsewhere(tmp_path, capsys):
@@ -166,5 +164,5 @@ def test_a_study_refuses_to_count_the_states_of_a_box_before_it_trains(tmp_path)
     with pytest.raises(
         SpecError, match=r"CartPole-v1 · dqn · uniform .* cannot be run: `visits` are counted of Discrete"
     ):
-        study.run(workers=1)
+        study.run(executor=InProcess())
     assert study.present == []

@@ -1,0 +1,48 @@
+"""Fields, samplers, filled buffers and a check of errors that many tests share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from replaylab.replay import CustomSampler, Field, ReplayBuffer
+
+FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}
+GOALS = {"achieved_goal": Field((2,)), "desired_goal": Field((2,))}
+
+
+def transition(obs=Field(), **more):  # noqa: B008
+    """Return the fields of a transition, without an action."""
+    return {"obs": obs, "reward": Field(), "next_obs": obs, **FLAGS, **more}
+
+
+@dataclass(frozen=True)
+class Even(CustomSampler):
+    """All steps alike, in Python."""
+
+    def distribution(self, view, batch_size):
+        return np.full(len(view), 1 / len(view))
+
+
+def filled(sampler=None, capacity=20, steps=None, *, seed=0, dtype=np.int64, **options):
+    """Return a buffer whose field `x` counts so many steps (default: its capacity), the same in every replica."""
+    buffer = ReplayBuffer(capacity, {"x": Field((), dtype)}, sampler=sampler, seed=seed, **options)
+    lead = () if buffer.replicas is None else (buffer.replicas,)
+    steps = capacity if steps is None else steps
+    buffer.extend(x=np.broadcast_to(np.arange(steps), (*lead, steps)))
+    return buffer
+
+
+def refused(error, words, call):
+    """Assert that a call raises exactly this error, whose message holds these words, parted by "..."; return it."""
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert type(caught.value) is error, message
+    assert all(part in message for part in words.split(" ... ")), message
+    return message
+
+
+def cases(rows):
+    """Return refusals as parameters that are named by their words."""
+    return [pytest.param(*row, id=f"{row[0].__name__}: {row[1]}".replace("\0", "NUL")) for row in rows]

@@ -1,0 +1,103 @@
+"""One small file of a finished study's rows gives the same tables and warnings as its complete results."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from replaylab.errors import SpecError, StorageError
+from replaylab.study import Study
+from replaylab.study.plan.chunks import Chunk
+from replaylab.study.results.published_rows import write_published_rows
+from replaylab.study.results.store import SCHEMA
+from tests.study.tiny import pretend, rows, study
+
+SCRIPT = Path(__file__).parents[3] / "docs" / "publish_results.py"
+publish = runpy.run_path(str(SCRIPT))["publish"]
+
+CONTRASTS = [
+    {"name": "gain", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "equivalence": 5.0},
+    {
+        "name": "updates",
+        "more": {"strategy": "prioritized"},
+        "less": {"strategy": "uniform"},
+        "metric": "train/q_mean",
+        "measure": "final",
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Study:
+    """Results of all but one chunk, made with two versions of Python."""
+    found = study(tmp_path_factory.mktemp("results"), seeds=9, chunk_size=3, contrasts=CONTRASTS)
+    pretend(found, 30.0, versions=[{"python": "3"}, {"python": "4"}])
+    found.file_of(found.present[-1]).unlink()
+    found.report(figure_files=False)
+    return found
+
+
+@pytest.fixture
+def published(results, tmp_path) -> Study:
+    publish(results, tmp_path)
+    return Study.from_folder(tmp_path)
+
+
+def tables(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in sorted((folder / "tables").glob("*.csv"))}
+
+
+def test_tables_and_warnings_are_those_of_the_complete_results(results, published):
+    page = published.report(figure_files=False).read_text()
+    assert tables(published.folder) == tables(results.folder)
+    assert {"budgets.csv", "contrasts.csv", "differences.csv", "levels.csv"} <= set(tables(published.folder))
+    assert "3 of 18 runs" in page
+    assert "different library versions: python 3 and 4" in page
+    assert published.answers() == results.answers()
+
+
+def test_a_report_writes_no_record_of_its_seeds(published):
+    published.report(figure_files=False)
+    assert {file.name for file in published.folder.iterdir()} == {"rows.parquet", "report.html", "tables"}
+
+
+def test_only_needed_metrics_are_kept(results, published):
+    assert set(rows(results)["metric"]) == set(rows(published)["metric"])
+    assert len(rows(published)["metric"]) < len(rows(results)["metric"])
+
+
+def test_publishing_published_rows_changes_nothing(published, tmp_path):
+    before = (tmp_path / "rows.parquet").read_bytes()
+    publish(published, tmp_path)
+    assert (tmp_path / "rows.parquet").read_bytes() == before
+
+
+def test_timing_records_are_found_by_versions_with_other_ids(results, tmp_path, monkeypatch):
+    times = {f"timing/{p.id}": {"seconds": float(i)} for i, p in enumerate(results.present)}
+    write_published_rows(tmp_path, results.spec, results.present, SCHEMA.empty_table(), [], times)
+    monkeypatch.setattr(Chunk, "id", property(lambda p: f"{p.strategy}-{p.seeds[0]}"))
+    again = Study.from_folder(tmp_path)
+    assert [again.record(f"timing/{p.id}")["seconds"] for p in again.present] == [0, 1, 2, 3, 4]
+
+
+def test_published_rows_cannot_be_run(published):
+    with pytest.raises(SpecError, match=r"published rows of a finished study, which cannot be continued"):
+        published.run(show=False)
+    assert [file.name for file in published.folder.iterdir()] == ["rows.parquet"]
+
+
+@pytest.mark.parametrize("place", [0.3, 0.99])
+def test_damage_is_reported(published, place):
+    file = published.folder / "rows.parquet"
+    content = bytearray(file.read_bytes())
+    content[int(place * len(content))] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(StorageError, match="damaged"):
+        Study.from_folder(published.folder).results()
+
+
+def test_a_folder_with_a_run_is_read_as_a_run(results):
+    publish(results, results.folder)
+    opened = Study.from_folder(results.folder)
+    assert rows(opened) == rows(results)
+    (results.folder / "rows.parquet").unlink()

@@ -1,0 +1,60 @@
+"""Run by `test_kernels.py` in a process with TRITON_INTERPRET=1: kernels against PyTorch's operations, bit for bit."""
+
+import itertools
+
+import torch
+
+from replaylab.replay import LAP, Field, Geometric, NStep, Prioritized, ReLo, Uniform
+from replaylab.torch import DeviceReplay
+
+FLAG = Field((), bool)
+FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
+SAMPLERS = (
+    Prioritized(0.6, 0.4),
+    Prioritized(1.0, 0.4, stratified=False, new_steps="largest_ever"),
+    ReLo(0.3, 0.4),
+    LAP(0.4),
+    Uniform(),
+    Uniform(stratified=True),
+    Geometric(30.0),
+)
+
+
+def buffers(replay):
+    return {name: buffer for name, buffer in replay.named_buffers() if "tickets" not in name}
+
+
+def compare(sampler, next_obs, capacity):
+    options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "final_obs_share": 0.1, "device": "cpu"}
+    options["transforms"] = [NStep(3, 0.97)] if capacity > 1_000 else []
+    replays = [DeviceReplay(capacity, FIELDS, kernels=kernels, seed=9, **options) for kernels in ("torch", "triton")]
+    assert [replay.parts.stream.triton for replay in replays] == [False, True]
+    generator = torch.Generator().manual_seed(4)
+    for length in (1, 3, capacity // 4, capacity // 2):
+        obs, next_obs, reward = torch.rand((3, length, 2), generator=generator)
+        truncated, terminated = torch.rand((2, length, 2), generator=generator) < 0.15
+        batches = []
+        for replay in replays:
+            flags = {"terminated": terminated, "truncated": truncated}
+            replay.extend(obs=obs, next_obs=next_obs, reward=reward, **flags)
+            batches.append(replay.sample(150))
+        for name, column in batches[0].items():
+            assert torch.equal(column, batches[1][name]), name
+        ids = torch.cat((batches[0].id, torch.tensor([-1, 10**12, 0])))
+        values = torch.randn(len(ids), generator=generator) * 10.0 ** torch.randint(
+            -9, 9, (len(ids),), generator=generator
+        )
+        values[3:6] = torch.tensor([torch.nan, torch.inf, 0.0])
+        feedbacks = [{"td_error": values}, {"priority": values.double()}][: 1 + sampler.takes_priorities]
+        for feedback in feedbacks:
+            applied = [replay.update_priorities(ids, **feedback) for replay in replays]
+            assert torch.equal(*applied)
+        for name, buffer in buffers(replays[0]).items():
+            assert torch.equal(buffer, buffers(replays[1])[name]), name
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for number, (sampler, next_obs) in enumerate(itertools.product(SAMPLERS, ("stored", "derived"))):
+        compare(sampler, next_obs, (40, 1_100)[number % 2])
+    print("equal")

@@ -1,0 +1,119 @@
+"""A device's replay beside a host's: the same steps, transformed alike, and the same probabilities."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from replaylab.replay import LAP, Combined, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Uniform
+from tests.torch.worlds import FIELDS, World, assert_same_batches
+
+STACKS = {
+    None: (),
+    "repeat": (FrameStack(3, ("obs.camera", "obs.flag")),),
+    "zero": (FrameStack(2, padding="zero"),),
+}
+N_STEPS = {1: (), 3: (NStep(3, 0.9, last=("tag",)),), 2: (NStep(2, 1.0),)}
+CASES = list(product(("stored", "derived"), STACKS, N_STEPS))
+
+
+@pytest.mark.parametrize(("next_obs", "stack", "n_step"), CASES)
+def test_every_step_becomes_the_same(next_obs, stack, n_step):
+    seed = CASES.index((next_obs, stack, n_step))
+    num_envs, capacity = [(None, 7), (2, 8), (3, 9), (2, 2)][seed % 4]
+    world = World(seed, capacity, num_envs, transforms=(*STACKS[stack], *N_STEPS[n_step]), next_obs=next_obs)
+    for length in (1, 2, 5, 11):
+        world.run(length)
+        assert_same_batches(world.device, world.host, next_obs == "derived")
+        assert len(world.device) == len(world.host)
+
+
+SAMPLERS = [
+    Uniform(),
+    Combined(),
+    Combined(mode="replace"),
+    Recency(0.999, least=3, burst=2),
+    Geometric(4.0),
+    Prioritized(0.6, 0.4),
+    Prioritized(1.0, 0.4, epsilon=0.5, new_steps="largest_ever"),
+    ReLo(0.5, 0.4),
+    LAP(0.4),
+]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_probabilities_and_stored_priorities_are_the_same(sampler):
+    rng = np.random.default_rng(0)
+    world = World(1, 12, 3, sampler=sampler)
+    for length in (1, 2, 1, 4, 9):
+        world.run(length)
+        ids = np.arange(-1, world.host.next_id)
+        for _ in range(2):
+            wanted = world.host.probabilities(ids, batch_size=5)
+            found = world.device.probabilities(ids, batch_size=5)
+            assert np.allclose(found, wanted, atol=2e-6)
+            world.host.sample(5)
+            assert world.device.sample(5).id.shape == (sampler.rows(5),)
+            fed = rng.integers(-1, world.host.next_id, 6)
+            errors = rng.normal(size=6) * rng.choice([0.1, 1.0, 10.0], 6)
+            applied = world.device.update_priorities(fed, torch.from_numpy(errors))
+            assert int(applied) == world.host.update_priorities(fed, errors)
+            if sampler.takes_priorities:
+                assert int(world.device.update_priorities(fed, priority=2.0)) == world.host.update_priorities(
+                    fed, priority=2.0
+                )
+
+
+def test_batches_hold_what_as_batch_shows():
+    world = World(4, 30, 3, transforms=N_STEPS[3], next_obs="derived", sampler=Prioritized(0.6, 0.4))
+    world.run(14)
+    batch = world.device.sample(50)
+    wanted = world.host.as_batch(batch.id.numpy())
+    assert np.array_equal(batch.tag, wanted.tag)
+    assert np.allclose(batch.reward, wanted.reward, rtol=2e-7, atol=1e-7)
+    assert np.array_equal(batch.discount, wanted.discount)
+    assert np.allclose(batch.probability, world.device.probabilities(batch.id))
+
+
+def test_final_observations_of_same_step_environments():
+    world = World(5, 12, 3, next_obs="derived", autoreset="same_step")
+    for _ in range(9):
+        steps = world.make_steps((3,))
+        final = world.observations((3,))
+        assert np.array_equal(world.host.add(final_obs=final, **steps), world.device.add(final_obs=final, **steps))
+    assert_same_batches(world.device, world.host, derived=True)
+
+
+def test_a_full_side_ring_drops_the_oldest_steps():
+    """Nothing wrong is drawn, and nothing else is lost."""
+    options = {"device_options": {"final_obs_share": 0.1}, "next_obs": "derived", "sampler": Prioritized(0.6, 0.4)}
+    world = World(6, 40, 2, **options)
+    rng = np.random.default_rng(1)
+    early = 0
+    for _ in range(12):
+        world.run(3)
+        stats = world.device.stats()
+        early = max(early, stats.dropped_early)
+        ids = np.arange(world.host.next_id - stats.size, world.host.next_id)
+        assert len(ids) % 2 == 0
+        found, wanted = world.device.get(ids), world.host.get(ids)
+        kept = ~wanted["terminated"]
+        assert np.array_equal(found["next_obs"]["camera"][kept], wanted["next_obs"]["camera"][kept])
+        batch = world.device.sample(200)
+        assert set(batch.id.tolist()) <= set(ids.tolist())
+        probabilities = world.device.probabilities(np.arange(world.host.next_id))
+        assert abs(float(probabilities.sum()) - 1) < 1e-12
+        world.device.update_priorities(batch.id, torch.from_numpy(rng.normal(size=200)))
+    assert early > 0
+
+
+def test_halves_are_stored_in_sixteen_bits():
+    half = World(7, 12, 3, {"half": {"obs.speed": "bfloat16"}}, next_obs="derived")
+    whole = World(7, 12, 3, next_obs="derived")
+    for world in (half, whole):
+        world.run(9)
+    assert half.device.nbytes < whole.device.nbytes
+    assert_same_batches(half.device, half.host, derived=True)  # zeros and ones, which 16 bits hold
+    assert half.device.sample(1).obs["speed"].dtype == torch.float32
+    assert FIELDS["obs"]["speed"].dtype == np.float32

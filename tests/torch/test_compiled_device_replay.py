@@ -1,0 +1,145 @@
+"""Adding, drawing and feeding back in a compiled function: no graph break, no copy of the storage, no other result."""
+
+import math
+import re
+
+import pytest
+import torch
+from torch._inductor.utils import run_and_get_code
+
+from replaylab.replay import Field, NStep, Prioritized
+from replaylab.torch import DeviceReplay
+
+FIELDS = {
+    "obs": Field((3,)),
+    "action": Field((), "int64"),
+    "reward": Field(),
+    "next_obs": Field((3,)),
+    "terminated": Field((), bool),
+    "truncated": Field((), bool),
+}
+
+CAPACITY = 2**13  # more than any batch or tree node of these tests
+
+
+def make(**options):
+    options = {"sampler": Prioritized(0.6, 0.4), "transforms": [NStep(3, 0.9)], "next_obs": "derived"} | options
+    return DeviceReplay(CAPACITY, FIELDS, num_envs=2, device="cpu", seed=0, **options)
+
+
+def train_step(replay, obs, next_obs, reward):
+    flags = reward > 1.0
+    action = torch.ones(2, dtype=torch.int64)
+    replay.add(obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=flags, truncated=flags)
+    batch = replay.sample(8)
+    applied = replay.update_priorities(batch.id, batch.reward - 1.5)
+    return batch.id, batch.obs, batch.next_obs, batch.discount, batch.weight, applied
+
+
+def recording(sizes):
+    """A backend that runs a graph as it is, and notes the size of each tensor that it makes."""
+
+    def compile_graph(graph, _):
+        def run(*args):
+            taken = {arg.untyped_storage().data_ptr() for arg in args if isinstance(arg, torch.Tensor)}
+
+            class Recorder(torch.fx.Interpreter):
+                def run_node(self, node):
+                    result = super().run_node(node)
+                    if isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in taken:
+                        sizes.append(result.numel())
+                    return result
+
+            return Recorder(graph).run(*args)
+
+        return run
+
+    return compile_graph
+
+
+def test_a_training_step_is_one_graph_with_the_same_results():
+    generator, sizes = torch.Generator().manual_seed(1), []
+    torch.compiler.reset()
+    compiled = torch.compile(train_step, fullgraph=True, backend=recording(sizes), dynamic=False)
+    eager, replay = make(), make()
+    before = [buffer.data_ptr() for buffer in replay.buffers()]
+    for number in range(4):
+        values = [torch.randn(shape, generator=generator) for shape in ((2, 3), (2, 3), (2,))]
+        results = [train_step(eager, *values), (compiled if number else train_step)(replay, *values)]
+        for wanted, found in zip(*results, strict=True):
+            assert torch.equal(wanted, found)
+    for wanted, found in zip(eager.buffers(), replay.buffers(), strict=True):
+        assert torch.equal(wanted, found)
+    assert [buffer.data_ptr() for buffer in replay.buffers()] == before
+    assert 0 < max(sizes) < CAPACITY
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor's own
+def test_inductor_copies_no_storage():
+    generator = torch.Generator().manual_seed(1)
+    torch.compiler.reset()
+    eager, replay = make(), make()
+    compiled = torch.compile(train_step, fullgraph=True, dynamic=False)
+    for number in range(3):
+        values = [torch.randn(shape, generator=generator) for shape in ((2, 3), (2, 3), (2,))]
+        wanted = train_step(eager, *values)
+        if number == 1:
+            found, code = run_and_get_code(compiled, replay, *values)
+            made = re.findall(r"empty_strided_cpu\(\(([\d, ]*)\)", "".join(code))
+            sizes = [math.prod(map(int, re.findall(r"\d+", shape))) for shape in made]
+            assert 0 < max(sizes) < CAPACITY
+        else:
+            found = (compiled if number else train_step)(replay, *values)
+        for one, other in zip(wanted, found, strict=True):
+            assert torch.equal(one, other)
+
+
+def test_no_operation_waits_for_the_device():
+    """Tensors of the "meta" device have no values: whatever reads one raises."""
+    replay = make()
+    for name, module in replay.named_modules():
+        for buffer in list(module._buffers):
+            module._buffers[buffer] = module._buffers[buffer].to("meta")
+            assert name is not None
+    object.__setattr__(replay.options, "device", torch.device("meta"))
+    replay._any_stored = True
+    values = [torch.empty(shape, device="meta") for shape in ((2, 3), (2, 3), (2,))]
+    flags = values[2] > 1.0
+    replay.add(
+        obs=values[0],
+        action=torch.ones(2, dtype=torch.int64, device="meta"),
+        reward=values[2],
+        next_obs=values[1],
+        terminated=flags,
+        truncated=flags,
+    )
+    batch = replay.sample(8)
+    replay.update_priorities(batch.id, batch.reward)
+    replay.probabilities(batch.id)
+    replay.end_episode()
+    assert batch.obs.shape == (8, 3)
+
+
+def test_operators_are_declared_as_they_are():
+    """Which tensors they change, and the shapes that a compiler sees."""
+    replay = make()
+    values = torch.rand(2, 3), torch.rand(2, 3), torch.rand(2)
+    train_step(replay, *values)
+    ring, draws, stream, ids = replay.parts.ring, replay.parts.draws, replay.parts.stream, torch.tensor([1, 1, 0])
+    tree, assembly, numbers = draws.tree, replay.parts.assembly, (stream.keys, stream.factors, stream.draws)
+    stored = (ring.frames, ring.rest, ring.flags, ring.side, ring.owners, ring.head, ring.tail, ring.closings)
+    rows = [torch.ones(2, width, dtype=torch.int32) for width in (ring.frames.shape[1], ring.rest.shape[1])]
+    changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, draws.largest_ever, tree.starts, draws.numbers)
+    calls = {
+        "random_numbers": (*numbers, 5, False),
+        "random_targets": (*numbers, ring.head, 5, True, False),
+        "draw_leaves": (tree.sums, tree.starts, *numbers, ring.head, ring.tail, 5, CAPACITY, True, True, False),
+        "update_leaves": (*changed, ring.head, ring.tail, ids, values[0][0], 0, 2**40, CAPACITY, False),
+        "store_leaves": (tree.sums, tree.peaks, tree.starts, draws.largest_ever, ids[1:], CAPACITY, False, False),
+        "store_steps": (*stored, *rows, torch.ones(2, dtype=torch.uint8), rows[0], 2, ring.sides),
+        "follow_steps": (ring.flags, ring.side, ring.rest, ring.head, ids, assembly.powers, 0, 2, False),
+    }
+    for name, arguments in calls.items():
+        function = getattr(torch.ops.replaylab, name).default
+        torch.library.opcheck(function, arguments, test_utils=("test_schema", "test_faketensor"))

@@ -1,0 +1,80 @@
+"""The buffers of FastTD3 and ManiSkill, by their own arguments and keys."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from replaylab.replay import Prioritized
+from replaylab.torch.fasttd3 import SimpleReplayBuffer
+from replaylab.torch.maniskill import ReplayBuffer
+
+E, T = 3, 8
+
+
+def step(t, n_critic):
+    """Step t of three environments: environment 0 is truncated at 2, environment 1 terminates at 4."""
+    dones, truncations = torch.zeros(2, E, dtype=torch.long)
+    truncations[0] = t == 2
+    dones[:2] = torch.tensor([t == 2, t == 4])
+    reward = 10.0 * torch.arange(E) + t
+
+    def observed(at):
+        obs = reward[:, None] * 0 + at + torch.tensor([[0.0, 0.5]])
+        critic = torch.cat((obs, obs[:, :1] + 100.0), 1)[:, -n_critic:]
+        return {"observations": obs, "critic_observations": critic}
+
+    after = {"rewards": reward, "dones": dones, "truncations": truncations, **observed(50.0 if t in (2, 4) else t + 1)}
+    return TensorDict({**observed(t), "actions": reward[:, None], "next": after}, batch_size=E)
+
+
+@pytest.mark.parametrize("playground_mode", [False, True])
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_fasttd3(n_steps, playground_mode):
+    n_critic = 3 if playground_mode else 1
+    options = {"n_critic_obs": n_critic, "asymmetric_obs": True, "playground_mode": playground_mode}
+    buffer = SimpleReplayBuffer(
+        E, T, 2, 1, n_steps=n_steps, gamma=0.5, device="cpu", sampler=Prioritized(0.6, 0.4), seed=0, **options
+    )
+    for t in range(T + 3):
+        buffer.extend(step(t, n_critic))
+    data = buffer.sample(20)
+    assert data.batch_size == (20 * E,)
+    after = data["next"]
+    for row in range(20 * E):
+        t, env = divmod(int(data["id"][row]), E)
+        taken = min(n_steps, T + 3 - t)
+        for end in (2,) if env == 0 else (4,) if env == 1 else ():
+            taken = min(taken, end - t + 1) if t <= end else taken
+        last = t + taken - 1
+        ends = (env, last) in ((0, 2), (1, 4))
+        assert data["actions"][row] == 10 * env + t
+        assert after["rewards"][row] == sum(0.5**k * (10 * env + t + k) for k in range(taken))
+        assert after["effective_n_steps"][row] == taken
+        assert (after["dones"][row], after["truncations"][row]) == (ends, (env, last) == (0, 2))
+        if (env, last) != (1, 4):
+            assert after["observations"][row, 0] == (50 if last in (2, 4) else last + 1)
+            assert after["critic_observations"][row, -1] == after["observations"][row, 0] + 100
+        assert data["critic_observations"].shape == (20 * E, n_critic)
+    assert int(buffer.update_priorities(data["id"], after["rewards"])) == 20 * E
+
+
+def test_maniskill():
+    spaces = {"single_observation_space": SimpleNamespace(shape=(2,))}
+    env = SimpleNamespace(**spaces, single_action_space=SimpleNamespace(shape=(1,)))
+    buffer = ReplayBuffer(env, E, 26, torch.device("cpu"), torch.device("cpu"), seed=0)
+    for t in range(T + 3):
+        given = step(t, 1)
+        after = given["next"]
+        stop = (after["dones"] > 0) & (after["truncations"] == 0)
+        buffer.add(given["observations"], after["observations"], given["actions"], after["rewards"], stop)
+    data = buffer.sample(64)
+    steps, envs = data.id // E, data.id % E
+    assert int(steps.min()) >= 3
+    assert torch.equal(data.rewards, 10.0 * envs + steps)
+    assert torch.equal(data.dones, ((steps == 4) & (envs == 1)).float())
+    going = data.dones == 0
+    wanted = torch.where(steps == 4, 50.0, steps + 1.0)
+    assert torch.equal(data.next_obs[going, 0], wanted[going])
+    assert bool((data.weight == 1).all())

@@ -1,0 +1,110 @@
+"""Triton's kernels without a GPU: in its interpreter beside PyTorch's operations, and compiled for several GPUs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from replaylab.errors import ConfigError
+from replaylab.replay import Field, Prioritized
+from replaylab.torch import DeviceReplay
+from replaylab.torch.probe import kernels_run
+
+pytest.importorskip("triton", reason="Triton takes 1 GB: pip install 'replaylab[triton]'")
+
+TARGETS = [("cuda", 75, 32), ("cuda", 80, 32), ("cuda", 90, 32), ("hip", "gfx942", 64)]
+POINTER, SCALAR = "*i64", "i64"
+
+
+def test_kernels_equal_pytorchs_operations():
+    """In a separate process, since Triton reads the variable where a kernel is defined."""
+    command = [sys.executable, "-m", "tests.torch.interpreted_kernels"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.stdout.startswith("equal"), ran.stderr[-3000:]
+
+
+def test_kernels_on_a_cpu_are_refused():
+    with pytest.raises(ConfigError, match="TRITON_INTERPRET=1"):
+        DeviceReplay(8, {"x": Field()}, device="cpu", kernels="triton")
+    assert not kernels_run(DeviceReplay(8, {"x": Field()}, device="cpu").options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_kernels_compile(target):
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from replaylab.torch.drawing import kernels
+    from replaylab.torch.rows import kernels as row_kernels
+
+    signatures = {
+        kernels.numbers_kernel: (4 * (POINTER,) + (SCALAR,), {}),
+        kernels.targets_kernel: (4 * (POINTER,) + (SCALAR,), {"STRATIFIED": True}),
+        kernels.draw_kernel: (9 * (POINTER,) + 2 * (SCALAR,), {"DEPTH": 4, "STRATIFIED": True, "RANGED": True}),
+        kernels.feedback_kernel: (
+            (*3 * (POINTER,), "*fp64", *3 * (POINTER,), "*fp32", *3 * (POINTER,), *3 * (SCALAR,)),
+            {"KIND": 0},
+        ),
+        kernels.write_kernel: (6 * (POINTER,) + (SCALAR,), {"DEPTH": 4, "LAST": True}),
+        kernels.peak_kernel: (3 * (POINTER,) + 3 * (SCALAR,), {"LEVEL": 2}),
+        row_kernels.follow_kernel: (
+            ("*u8", "*i32", "*i32", POINTER, POINTER, "*fp64", POINTER, POINTER, "*fp32", "*fp32", "*u8", POINTER)
+            + 5 * (SCALAR,),
+            {"STEPS": 3, "REWARDS": True, "DERIVED": True},
+        ),
+    }
+    for kernel, (types, options) in signatures.items():
+        constants = {**options, "SIZE": kernels.BLOCK}
+        signature = dict(zip(kernel.arg_names, types, strict=False)) | dict.fromkeys(constants, "constexpr")
+        source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
+        compiled = triton.compile(source, target=GPUTarget(*target), options=kernels.OPTIONS)
+        assert compiled.asm["cubin" if target[0] == "cuda" else "hsaco"]
+
+
+@pytest.mark.cuda
+def test_a_gpu_draws_what_a_cpu_draws():
+    generator = torch.Generator().manual_seed(0)
+    options = {"sampler": Prioritized(0.6, 0.4), "seed": 3}
+    replays = [DeviceReplay(512, {"x": Field()}, device=device, **options) for device in ("cpu", "cuda")]
+    for _ in range(3):
+        values = torch.rand(200, generator=generator)
+        drawn = []
+        for replay in replays:
+            replay.extend(x=values)
+            batch = replay.sample(64)
+            replay.update_priorities(batch.id, batch.x)
+            drawn.append(batch.id.cpu())
+        assert torch.equal(*drawn)
+
+
+@pytest.mark.cuda
+def test_a_graph_of_a_training_step_equals_eager_steps():
+    """Nothing waits for the GPU, so that a step can be captured."""
+
+    def step(replay, x):
+        replay.add(x=x)
+        batch = replay.sample(64)
+        replay.update_priorities(batch.id, batch.x)
+        return batch.id
+
+    options = {"sampler": Prioritized(0.6, 0.4), "num_envs": 16, "device": "cuda", "seed": 3}
+    eager, graphed = (DeviceReplay(4_096, {"x": Field()}, **options) for _ in range(2))
+    x = torch.zeros(16, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for replay in (eager, graphed):
+            for _ in range(3):
+                step(replay, x)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ids = step(graphed, x)
+    for number in range(1_000):
+        x.fill_(number % 7)
+        graph.replay()
+        assert torch.equal(ids, step(eager, x))
