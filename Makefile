@@ -1,14 +1,17 @@
 # Everything a clone needs: each target makes what it stands on, once, and says what it does.
 #
 #   make study    build, install and run the quick study; prints where its report lies
-#   make test     build, install and run the tests
+#   make test     build, install and run the tests, except the slow ones (SLOW_TENTH=0 to 9: and a tenth of these)
 #   make test-cuda  the tests that need a GPU, each told as skipped where PyTorch finds none
 #   make test-wheel    source distribution, wheels from it alone, each tried in an empty environment (PYTHONS="python3.11 ...")
 #   make test-aarch64  the draws of every sampler on an emulated 64-bit Arm processor (needs a cross-compiler and QEMU)
+#   make results  recompute the tables of published studies from their rows, and compare the pages' numbers with them
+#   make reports  write the reports of published studies from their rows into build/reports
 #   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
-#   make lint     formatting, lint, types and the core's generated stubs
+#   make lint     formatting, lint, types, layers, words and the core's generated stubs
 #   make format   apply the formatters
 #   make docs     execute the tutorials and build the documentation into build/docs
+#   make notebooks  write the tutorials as notebooks into examples/notebooks again
 #   make pictures make the pictures of the documentation's first page again (needs chromium)
 #   make coverage run the replay library's tests and show which lines and branches they miss
 #   make sanitize run them with the core under address, undefined-behaviour and thread sanitizers
@@ -24,7 +27,7 @@ CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constr
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow test-cuda test-wheel test-aarch64 bench bench-training bench-minatar lint format stubs docs pictures coverage sanitize fuzz clean
+.PHONY: study results reports test test-slow test-cuda test-wheel test-aarch64 bench bench-training bench-minatar lint format stubs docs notebooks pictures coverage sanitize fuzz golden clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -32,8 +35,8 @@ study: $(VENV)/.lab
 	@$(BIN)/replaylab study run quick
 
 test: $(VENV)/.test
-	@echo "==> running the tests ($(JOBS) processes)"
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not cuda"
+	@echo "==> running the tests ($(JOBS) processes$(if $(SLOW_TENTH),; of the slow tests those of SLOW_TENTH=$(SLOW_TENTH)))"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(if $(SLOW_TENTH),,not slow and )not cuda" $(SLOW_TENTH:%=--slow-tenth %)
 
 test-slow: $(VENV)/.test
 	@echo "==> running every test, the slow ones too"
@@ -49,6 +52,14 @@ test-wheel:
 test-aarch64:
 	@tests/wheels/emulated.sh
 
+results: $(VENV)/.test
+	@echo "==> recomputing the published results"
+	@$(BIN)/python -m pytest -q tests/docs/test_published_numbers.py
+
+reports: $(VENV)/.lab
+	@set -e; for folder in $(patsubst docs/results/%/rows.parquet,%,$(wildcard docs/results/*/rows.parquet docs/results/*/*/rows.parquet)); do \
+		echo "==> $$folder"; $(BIN)/replaylab study report docs/results/$$folder --out build/reports/$$folder; done
+
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.replay $(ARGS)
 
@@ -62,6 +73,9 @@ docs: $(VENV)/.docs
 	@echo "==> building the documentation"
 	@$(BIN)/python -m sphinx -W --keep-going -n -q -j 2 -b html docs build/docs
 	@echo "build/docs/index.html"
+
+notebooks:
+	@$(PYTHON) docs/make_notebooks.py
 
 pictures: $(VENV)/.docs
 	@$(BIN)/python docs/make_pictures.py
@@ -79,12 +93,13 @@ golden: $(VENV)/.test
 	@$(BIN)/python -m golden $(BASE)
 
 lint: $(VENV)/.dev
-	@echo "==> ruff, clang-format, mypy, layers, stubs"
+	@echo "==> ruff, clang-format, mypy, layers, words, stubs"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/clang-format --dry-run -Werror cpp/*/*.cpp cpp/*/*.hpp
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m tests.plain_language
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o build/_core.pyi
 	@diff $(STUBS) build/_core.pyi || { echo "$(STUBS) is not what the core has; run: make stubs"; exit 1; }
 

@@ -98,7 +98,7 @@ def measure(game: str, count: int) -> Row:
     for one in (plain, packed):
         one.extend(**steps)
     # Bytes of what is packed, without the last segment's unused rest.
-    nbytes = sum(memory.nbytes for _, memory in packed._packed()) / count
+    nbytes = sum(memory.nbytes for _, _, memory in packed._parts.core.packed(0)) / count
     alone = ReplayBuffer(500, {"obs": fields(True)["obs"]})
     chunks = iter(np.resize(np.arange(0, count - 100, 100), ROUNDS))
 

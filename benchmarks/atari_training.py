@@ -6,7 +6,7 @@
 Both prepare the game alike (random no-ops, FIRE, four frames a step, 84×84 grey, stacks of four, whole games and
 unclipped rewards) and learn alike: the same convolutional network (`--network`), batches of 32, an update every fourth
 step (`--train-period`), Huber loss, Adam at 1e-4, the plain target (and a double one, here), gradients clipped at 10,
-no evaluation. They run in processes of their own, PyTorch with one thread, and take turns; a ratio is the median of
+no evaluation. They run in their own processes, PyTorch with one thread, and take turns; a ratio is the median of
 those within a turn. Seconds are the processor's, so that neighbours on a shared machine count less.
 
 Memory is what the process's resident memory grows by for each step while a buffer of `--fill` steps is filled, without
@@ -17,8 +17,6 @@ on what is seen: it is filled by random play, and by a player that follows the b
 
 import argparse
 import json
-import multiprocessing
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.contestant import resident_bytes
+from benchmarks.workers import workers
 
 GAME = "PongNoFrameskip-v4"
 NAMES = ("replaylab", "replaylab double", "stable-baselines3")
@@ -181,14 +182,14 @@ def fill_ours(job: Job) -> float:
     obs = run.obs
     for number in range(job.capacity):
         if number == job.capacity // 10:
-            before = resident()
+            before = resident_bytes()
         action = np.broadcast_to(play(), 1)
         next_obs, reward, terminated, truncated, infos = run.env.step(action)
         step = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
         ends = {"terminated": terminated, "truncated": truncated, "final_obs": infos.get("final_obs")}
         run.replay.add(**step, **ends)
         obs = next_obs
-    return (resident() - before) / (job.capacity - job.capacity // 10)
+    return (resident_bytes() - before) / (job.capacity - job.capacity // 10)
 
 
 def rallies(game: Any) -> Callable[[], int]:
@@ -215,45 +216,34 @@ def fill_theirs(job: Job) -> float:
     obs = env.reset()
     for number in range(job.capacity):
         if number == job.capacity // 10:
-            before = resident()
+            before = resident_bytes()
         action = np.array([env.action_space.sample()])
         next_obs, reward, done, infos = env.step(action)
         channels_first = (obs.transpose(0, 3, 1, 2), next_obs.transpose(0, 3, 1, 2))
         model.replay_buffer.add(*channels_first, action, reward, done, infos)
         obs = next_obs
-    return (resident() - before) / (job.capacity - job.capacity // 10)
+    return (resident_bytes() - before) / (job.capacity - job.capacity // 10)
 
 
-def resident() -> int:
-    """Return the bytes of memory this process has (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def worker(pipe: Connection, name: str) -> None:
-    """Do the job that comes through the pipe: → steps a second, or bytes a step."""
+def worker(pipe: Connection) -> None:
+    """Do the job that comes through the pipe, (name, job): → steps a second, or bytes a step."""
     import torch
 
     torch.set_num_threads(1)
-    ours = name.startswith("replaylab")
-    job: Job = pipe.recv()
-    if job.fill:
-        pipe.send(fill_ours(job) if ours else fill_theirs(job))
-    elif ours:
-        pipe.send(job.steps / train_ours(job, double=name.endswith("double")))
-    else:
-        pipe.send(job.steps / train_theirs(job))
+    while (asked_for := pipe.recv()) is not None:
+        name, job = asked_for
+        ours = name.startswith("replaylab")
+        if job.fill:
+            pipe.send(fill_ours(job) if ours else fill_theirs(job))
+        else:
+            pipe.send(job.steps / (train_ours(job, double=name.endswith("double")) if ours else train_theirs(job)))
 
 
 def asked(name: str, job: Job) -> float:
     """Return a new process's answer."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=worker, args=(there, name), daemon=True)
-    process.start()
-    there.close()  # so that a process that dies is an end of the pipe, and is not waited for
-    here.send(job)
-    answer: float = here.recv()
-    process.join()
+    with workers(1, worker) as (pipe,):
+        pipe.send((name, job))
+        answer: float = pipe.recv()
     return answer
 
 
@@ -282,8 +272,10 @@ def main() -> None:
             rates[name].append(asked(name, job))
         print(f"turn {turn + 1}: " + ", ".join(f"{name} {r[-1]:,.1f}/s" for name, r in rates.items()), flush=True)
     if options.turns:
-        told = f"medians of {options.turns} turns of {options.steps:,} steps, an update every {options.train_period}"
-        print(f"\nsteps a second with the network {options.network!r}, {told}")
+        reported = (
+            f"medians of {options.turns} turns of {options.steps:,} steps, an update every {options.train_period}"
+        )
+        print(f"\nsteps a second with the network {options.network!r}, {reported}")
         for name, values in rates.items():
             ratios = [a / b for a, b in zip(values, rates[NAMES[-1]], strict=True)]
             spread = f"{statistics.median(ratios):>8.2f}× ({min(ratios):.2f} to {max(ratios):.2f})"

@@ -58,13 +58,13 @@ def main(seeds=5, steps=20_000):
     for seed in range(seeds):
         killing, begun = KillsShard(), time.perf_counter()
         metrics = train_by_actors(config, seed, actors=Actors(4), shards=Shards(2), hooks=[killing])
-        seconds, told = time.perf_counter() - begun, killing.stats
+        seconds, reported = time.perf_counter() - begun, killing.stats
         levels["4 actors, 2 shards"].append(level(metrics, seed))
         print(
             f"seed {seed}: one process {levels['one process'][seed]:.0f}, "
             f"actors {levels['4 actors, 2 shards'][-1]:.0f}, "
-            f"{metrics.of('train/updates')[1].max():,.0f} updates, {seconds:.0f} s; {told.losses} shard lost with "
-            f"{told.lost_steps:,} steps, {told.topped_up} rows topped up",
+            f"{metrics.of('train/updates')[1].max():,.0f} updates, {seconds:.0f} s; {reported.losses} shard lost with "
+            f"{reported.lost_steps:,} steps, {reported.topped_up} rows topped up",
             flush=True,
         )
     for name, found in levels.items():

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ours import ReplaylabDrawer
+from benchmarks.ours import ReplaylabDrawer, fields_of
 from benchmarks.peers import wrapped
 from benchmarks.scene import Drawer, Scene, Work
 from replaylab import Field, ReplayBuffer
@@ -27,7 +27,7 @@ class Movie:
     """Frames of 84×84 uint8 without end; the first eight bytes of frame i are i.
 
     Episodes have 250 steps; every second one is terminated, the others are truncated. Step i's observation is
-    frame i; an episode's last observation is a frame of its own, −(i + 1).
+    frame i; an episode's last observation is its own frame, −(i + 1).
     """
 
     @classmethod
@@ -108,14 +108,7 @@ class Replaylab(ReplaylabDrawer, StackDrawer):
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        fields = {
-            "obs": Field((SIDE, SIDE), np.uint8),
-            "action": Field((), np.int64),
-            "reward": Field(),
-            "next_obs": Field((SIDE, SIDE), np.uint8),
-            "terminated": Field((), np.bool_),
-            "truncated": Field((), np.bool_),
-        }
+        fields = fields_of(Field((SIDE, SIDE), np.uint8), Field((), np.int64))
         self.buffer = ReplayBuffer(capacity, fields, transforms=(FrameStack(K),), next_obs="derived", seed=1)
 
     def fill(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ours import ReplaylabDrawer
+from benchmarks.ours import ReplaylabDrawer, derived, fields_of
 from benchmarks.peers import wrapped
 from benchmarks.scene import Columns, Drawer, Scene, Work
 from replaylab import Field, ReplayBuffer
@@ -32,7 +32,7 @@ def compute_reward(achieved: NDArray[np.float32], desired: NDArray[np.float32], 
 
 
 def compute_terminated(achieved: NDArray[np.float32], desired: NDArray[np.float32], info: Any) -> NDArray[np.bool_]:
-    """Return False: Fetch environments go on until they are cut off."""
+    """Return False: Fetch environments continue until they are cut off."""
     del desired, info
     return np.zeros(len(achieved), np.bool_)
 
@@ -133,19 +133,8 @@ class Replaylab(ReplaylabDrawer, HindsightDrawer):
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        obs = {
-            "observation": Field((OBS,)),
-            "achieved_goal": Field((GOAL,)),
-            "desired_goal": Field((GOAL,)),
-        }
-        fields = {
-            "obs": obs,
-            "action": Field((ACTION,)),
-            "reward": Field(),
-            "next_obs": obs,
-            "terminated": Field((), np.bool_),
-            "truncated": Field((), np.bool_),
-        }
+        goals = {name: Field((GOAL,)) for name in ("achieved_goal", "desired_goal")}
+        fields = fields_of({"observation": Field((OBS,)), **goals}, Field((ACTION,)))
         transform = Hindsight(compute_reward, compute_terminated, strategy="future", ratio=ADDITIONAL)
         self.buffer = ReplayBuffer(capacity, fields, transforms=(transform,), seed=1, **self.options)
 
@@ -162,13 +151,6 @@ class Replaylab(ReplaylabDrawer, HindsightDrawer):
     def store(self, inputs: list[Any]) -> None:
         for episode in inputs:
             self.buffer.extend(**episode)
-
-
-class ReplaylabDerived(Replaylab):
-    """This library, keeping each observation once."""
-
-    label: ClassVar[str] = "replaylab derived"
-    options: ClassVar[dict[str, Any]] = {"next_obs": "derived"}
 
 
 class Goals:
@@ -224,7 +206,7 @@ class StableBaselines3(HindsightDrawer):
 
 
 class Rlox(HindsightDrawer):
-    """rlox's `HERBuffer`: relabels as it draws, by a reward of its own that has a tolerance only."""
+    """rlox's `HERBuffer`: relabels as it draws, by its own reward that has a tolerance only."""
 
     package: ClassVar[str] = "rlox"
     label: ClassVar[str] = "rlox"
@@ -329,7 +311,7 @@ SCENE = Scene(
         Work("hindsight sample(256), future, k = 4", BATCH, 50, "row_256"),
         Work("hindsight, store an episode of 50", 0, 20),
     ),
-    (Replaylab, ReplaylabDerived, StableBaselines3, Rlox, Cpprb),
+    (Replaylab, derived(Replaylab), StableBaselines3, Rlox, Cpprb),
     share=0.25,
     item=280,
 )

@@ -2,7 +2,7 @@
 
     python -m benchmarks.measures --json measures.json
 
-Trains populations with measures on, in one process with one thread, and takes the processor's time inside and outside
+Trains chunks with measures on, in one process with one thread, and takes the processor's time inside and outside
 of them in the same run, so that what else the machine does counts on both sides. Counting how often each step is drawn
 is the one part that lies outside; its cost is in ``docs/guides/introspection.md``.
 """
@@ -73,8 +73,8 @@ def main() -> None:
                 for _ in range(options.rounds)
             ]
             figures[name][every] = statistics.median(found)
-        told = ", ".join(f"every {every:,}: {100 * one:.1f} %" for every, one in figures[name].items())
-        print(f"{name:<38}{told}", flush=True)
+        reported = ", ".join(f"every {every:,}: {100 * one:.1f} %" for every, one in figures[name].items())
+        print(f"{name:<38}{reported}", flush=True)
     if options.json:
         about = {"seeds": options.seeds, "steps": options.steps, "rounds": options.rounds}
         machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}

@@ -1,7 +1,7 @@
 """Steps a second of MinAtar's games: 64 copies here, in the published package, in gymnax and in pgx, on the processor.
 
 `pip install minatar gymnax pgx pgx-minatar` brings the others; one that is missing is named and left out. All play at
-random, every copy starts anew where its episode ends, and every step returns what is seen. The compiled ones are timed
+random, every copy starts again where its episode ends, and every step returns what is seen. The compiled ones are timed
 step by step, as a training loop outside of JAX calls them, and with all steps of a block in one compiled loop.
 """
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ours import ReplaylabStream
+from benchmarks.ours import ReplaylabStream, derived
 from benchmarks.peers import sb3_columns
 from benchmarks.scene import Scene, Work
 from benchmarks.stream import CHUNK, EPISODE, StreamDrawer, number_of
@@ -50,13 +50,6 @@ class Replaylab(ReplaylabStream, NStepDrawer):
     """This library: `NStep` puts the returns together as it draws."""
 
     transform: ClassVar[Transform] = NStep(K, GAMMA)
-
-
-class ReplaylabDerived(Replaylab):
-    """This library, keeping each observation once."""
-
-    label: ClassVar[str] = "replaylab derived"
-    options: ClassVar[dict[str, Any]] = {"next_obs": "derived"}
 
 
 class StableBaselines3(NStepDrawer):
@@ -144,7 +137,7 @@ class Cpprb(NStepDrawer):
         self.buffer = cpprb.ReplayBuffer(capacity, fields, Nstep=n_step)
 
     def fill(self) -> None:
-        for s in self.chunks(EPISODE):  # whose end it must be told
+        for s in self.chunks(EPISODE):  # whose end it must be reported
             self.buffer.add(obs=s.obs, act=s.action, rew=s.reward, next_obs=s.next_obs, done=s.terminated)
             self.buffer.on_episode_end()
 
@@ -156,5 +149,5 @@ class Cpprb(NStepDrawer):
 SCENE = Scene(
     "n-step",
     (Work("n-step sample(256), K = 3", BATCH, 50),),
-    (Replaylab, ReplaylabDerived, StableBaselines3, Tianshou, Cpprb),
+    (Replaylab, derived(Replaylab), StableBaselines3, Tianshou, Cpprb),
 )

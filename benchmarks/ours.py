@@ -12,14 +12,19 @@ from benchmarks.stream import StreamDrawer
 from replaylab import Field, ReplayBuffer
 from replaylab.replay import Prioritized, Transform, Uniform
 
-FIELDS = {
-    "obs": Field((OBS,)),
-    "action": Field((ACTION,)),
-    "reward": Field(),
-    "next_obs": Field((OBS,)),
-    "terminated": Field((), np.bool_),
-    "truncated": Field((), np.bool_),
-}
+
+def fields_of(obs: Any, action: Field) -> dict[str, Any]:
+    """Return the fields of transitions of these observations and actions."""
+    ends = {"terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
+    return {"obs": obs, "action": action, "reward": Field(), "next_obs": obs, **ends}
+
+
+def derived(kind: type[Drawer]) -> type[Drawer]:
+    """Return this library's drawer that keeps each observation once."""
+    return type("ReplaylabDerived", (kind,), {"label": "replaylab derived", "options": {"next_obs": "derived"}})
+
+
+FIELDS = fields_of(Field((OBS,)), Field((ACTION,)))
 
 
 class Replaylab(Contestant):

@@ -3,9 +3,9 @@
     python -m benchmarks.ray_studies --study quick --rounds 5
     python -m benchmarks.ray_studies --study classic-control --share 3 --seeds 10
 
-Each round runs the same populations with both executors, in turns that change from round to round; a ratio is that of
-the times within one round, of which the median and the extremes are printed. Each round starts a Ray of its own with
-its worker processes, which is not timed; both executors start the processes that train anew, which is. The rows that
+Each round runs the same chunks with both executors, in turns that change from round to round; a ratio is that of
+the times within one round, of which the median and the extremes are printed. Each round starts its own Ray with
+its worker processes, which is not timed; both executors start the processes that train again, which is. The rows that
 they leave must be the same to the last bit, or the benchmark ends with an error.
 """
 

@@ -19,7 +19,7 @@ import ray
 
 from replaylab import Field
 from replaylab.distributed.ray_session import RaySession
-from replaylab.distributed.replay import RemoteReplay
+from replaylab.distributed.replay import RemoteOptions, RemoteReplay
 from replaylab.replay import Prioritized, ReplayBuffer
 
 BATCH = 256
@@ -142,7 +142,7 @@ def loss(times):
     """Milliseconds that the learner waits for the batch in which one of four shards is found lost, and otherwise."""
     waits, usual = [], []
     for _ in range(times):
-        with RemoteReplay(20_000, STATE, shards=4, prefetch=1, sampler=Prioritized(beta=0.4)) as replay:
+        with RemoteReplay(20_000, STATE, shards=4, sampler=Prioritized(beta=0.4)) as replay:
             for _ in range(16):
                 replay.extend(**rows(STATE))
             for k in range(60):
@@ -164,10 +164,11 @@ def memory(pid, kind):
 
 
 def soak(seconds):
-    """The memory of learner and shards, while all calls go on for so long."""
+    """The memory of learner and shards, while all calls continue for so long."""
     fields = {name: field for name, field in PIXELS.items() if name != "next_obs"}
     columns = rows(fields, 32)
-    with RemoteReplay(2_000, fields, shards=2, prefetch=3, sampler=Prioritized(beta=0.4)) as replay:
+    options = RemoteOptions(prefetch=3)
+    with RemoteReplay(2_000, fields, shards=2, options=options, sampler=Prioritized(beta=0.4)) as replay:
         pids = [os.getpid(), *(pid_of(place.client.actor) for place in replay._fleet.places)]
         writer, count, begun = replay.writer(), 0, time.monotonic()
         for share in (0.05, 0.25, 0.5, 0.75, 1.0):

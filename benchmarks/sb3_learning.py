@@ -4,7 +4,7 @@
 
 SAC on Pendulum-v1 (20,000 steps), DQN on CartPole-v1 (50,000, the settings of rl-zoo3), and DQN with goals in hindsight
 on the library's BitFlippingEnv of 12 bits (10,000). Seeds are paired: a seed begins with the same weights and the same
-environment for all. Each finished run is a row of a file, so that a command that was stopped goes on where it was.
+environment for all. Each finished run is a row of a file, so that a command that was stopped continues where it was.
 """
 
 import argparse

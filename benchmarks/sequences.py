@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ours import ReplaylabStream
+from benchmarks.ours import ReplaylabStream, derived
 from benchmarks.scene import Scene, Work
 from benchmarks.stream import CHUNK, StreamDrawer, number_of
 from replaylab.replay import Sequence, Transform
@@ -46,13 +46,6 @@ class Replaylab(ReplaylabStream, SequenceDrawer):
     """This library: `Sequence` of overlapping blocks, with a mask."""
 
     transform: ClassVar[Transform] = Sequence(LENGTH, OVERLAP, burn_in=0)
-
-
-class ReplaylabDerived(Replaylab):
-    """This library, keeping each observation once."""
-
-    label: ClassVar[str] = "replaylab derived"
-    options: ClassVar[dict[str, Any]] = {"next_obs": "derived"}
 
 
 class Rlox(SequenceDrawer):
@@ -167,6 +160,6 @@ class Flashbax(SequenceDrawer):
 SCENE = Scene(
     "sequences",
     (Work("sequences of 80, sample(32)", BATCH, 20, "sequence_32"),),
-    (Replaylab, ReplaylabDerived, Rlox, Torchrl, Flashbax),
+    (Replaylab, derived(Replaylab), Rlox, Torchrl, Flashbax),
     item=166,
 )

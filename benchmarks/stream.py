@@ -21,7 +21,7 @@ class Stream:
     """Step i has observation i of 17 float32, the first of them i itself (exact below 2^24).
 
     Episodes have 400 steps; every second one is terminated, the others are truncated. `next_obs` is the next
-    step's observation, and after an episode's last step an observation of its own: number −(i + 1).
+    step's observation, and after an episode's last step its own observation: number −(i + 1).
     """
 
     @classmethod

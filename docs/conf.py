@@ -1,14 +1,14 @@
 """How `make docs` builds the documentation."""
 
-import json
 import os
 import re
-from pathlib import Path
 
 from numpy.typing import ArrayLike
+from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import replaylab
+from replaylab.learners.metrics.registry import METRICS
 
 project = "replaylab"
 author = "the replaylab developers"
@@ -40,6 +40,14 @@ napoleon_attr_annotations = False
 # No network while building, so types of other packages are named, not linked; nor are those that are not public.
 UNLINKED = (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.(plotting|replay|learners|study|distributed)\..*")
 nitpick_ignore_regex = [("py:.*", name) for name in UNLINKED]
+
+WHEN = {
+    "episode": "each episode",
+    "evaluation": "each evaluation",
+    "update": "update",
+    "end": "end",
+    "listeners": "only for hooks and TensorBoard",
+}
 
 LONG = {stringify_annotation(ArrayLike, "smart"): "ArrayLike", stringify_annotation(ArrayLike): "ArrayLike"}
 
@@ -73,21 +81,31 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
     return (signature and shorten(signature), returns and shorten(returns))
 
 
-def plain_notebooks(app, exception):
-    """Take out of the notebooks to download what only these pages understand: links to themselves and to pages."""
-    if exception:
-        return
-    for path in Path(app.outdir, "_downloads").glob("*/*.ipynb"):
-        notebook = json.loads(path.read_text())
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "markdown":
-                text = re.sub(r"^Download this page.*\n\n?", "", "".join(cell["source"]), flags=re.MULTILINE)
-                cell["source"] = re.sub(r"\[([^]]+)\]\([^)]+\.md[^)]*\)", r"\1", text).splitlines(keepends=True)
-        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+class MetricTable(SphinxDirective):
+    """The registry's metrics as a table: those of every run ("training") or those of batches ("measures")."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Return the table's nodes."""
+        if self.arguments[0] == "measures":
+            rows = [("metric", "what", "unit", "uniform", "source")]
+            measures = (metric for metric in METRICS if metric.when == "measures")
+            rows += [(f"`{m.name}`", m.definition or m.meaning, m.unit, m.uniform, m.source or "–") for m in measures]
+        else:
+            rows = [("metric", "when", "unit", "what")]
+            recorded = (metric for metric in METRICS if metric.when != "measures")
+            rows += [
+                (f"`{m.name}`", WHEN[m.when] + (f", with `{m.needs}`" if m.needs else ""), m.unit, m.meaning)
+                for m in recorded
+            ]
+        rows.insert(1, ("---",) * len(rows[0]))
+        lines = ((cell.replace("|", r"\|") for cell in row) for row in rows)
+        return self.parse_text_to_nodes("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def setup(app):
     """Register the above."""
-    app.connect("build-finished", plain_notebooks)
+    app.add_directive("metrics", MetricTable)
     app.connect("autodoc-process-docstring", bars)
     app.connect("autodoc-process-signature", short_types)

@@ -1,6 +1,6 @@
 """Make the pictures of the first page and of README: `make pictures`.
 
-* ``speed.svg``: the table "How fast" of README, which holds the figures of one run of ``make bench``.
+* ``speed.svg``: two tables of the page on benchmarks, which hold figures of ``make bench`` and ``make bench-training``.
 * ``visits.svg``: the map that ``examples/cliff_walking.py`` draws, of 30 seeds.
 * ``report.webp``: the top of the report of the study ``quick``, as a browser shows it.
 """
@@ -23,29 +23,44 @@ DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
 
 
-def rows(readme: str) -> list[tuple[str, str, float]]:
-    """Return README's operations, the fastest peer of each, and how many times as long it takes."""
-    table = readme.split("| | fastest peer |")[1].split("\n\n")[0]
-    found = []
-    for line in table.splitlines()[2:]:
-        operation, peer, times, _ = (cell.strip() for cell in line.strip("|").split("|"))
-        first, peer = float(re.search(r"[\d.]+", times)[0]), re.split("[;,]", peer)[0]
+def table_of(page: str, head: str) -> list[list[str]]:
+    """Return the cells of a page's table that begins so, without its head."""
+    lines = (head + page.split(head)[1].split("\n\n")[0]).splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def operations(page: str) -> list[tuple[str, str, float]]:
+    """Return the operations, the fastest peer of each, and how many times as long it takes."""
+    rows = []
+    for operation, peers, times, _ in table_of(page, "| | fastest peer |"):
         name = operation.replace("`", "").split(";")[0]
-        found.append((name, peer, first))
-    return found
+        rows.append((name, re.split("[;,]", peers)[0], float(re.search(r"[\d.]+", times)[0])))
+    return sorted(rows, key=lambda row: row[2])
 
 
 def speed() -> Figure:
-    """Draw the table as bars."""
-    found = sorted(rows((DOCS.parent / "README.md").read_text()), key=lambda row: row[2])
+    """Draw the time of peers at single operations, and the speed of training, as bars."""
+    page = (DOCS / "explanation" / "benchmarks.md").read_text()
+    found = operations(page)
+    training = [(name, float(uniform.strip("×"))) for name, uniform, _ in table_of(page, "| replaylab trains |")]
     with style():
-        figure = Figure(figsize=(760 / 72, 360 / 72), layout="constrained")
-        ax = figure.subplots()
-        bars = ax.barh([name for name, _, _ in found], [times for _, _, times in found], color=HUES[0][0], height=0.65)
-        ax.bar_label(bars, [f"{times:g}× {peer}" for _, peer, times in found], padding=4)
-        ax.axvline(1.0, color="#555555", lw=1)
-        ax.set(xlim=(0, 1.25 * found[-1][2]), xlabel="time of the fastest other library, over replaylab's")
-        ax.grid(axis="y", visible=False)
+        figure = Figure(figsize=(900 / 72, 360 / 72), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+        bars = left.barh(
+            [name for name, _, _ in found], [times for _, _, times in found], color=HUES[0][0], height=0.65
+        )
+        left.bar_label(bars, [f"{times:g}× {peer}" for _, peer, times in found], padding=4)
+        left.axvline(1.0, color="#555555", lw=1)
+        left.set(xlim=(0, 1.3 * found[-1][2]), xlabel="time of the fastest other library, over replaylab's")
+        left.set_title("The buffer")
+        names = [name.replace(" in ", "\nin ").removesuffix(", all together") for name, _ in training]
+        bars = right.barh(names, [times for _, times in training], color=HUES[1][0], height=0.5)
+        right.bar_label(bars, [f"{times:g}×" for _, times in training], padding=4)
+        right.invert_yaxis()
+        right.set(xlim=(0, 1.2 * training[-1][1]), xlabel="steps per second, over\none run of a plain PyTorch loop")
+        right.set_title("Training on CartPole, uniform replay")
+        for ax in (left, right):
+            ax.grid(axis="y", visible=False)
         return figure
 
 

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
 
 
 def learn(batch, q_network, target_network, optimizer, gamma) -> np.ndarray:
-    """Do one step of gradient descent and return the TD errors; an episode that was only cut off goes on there."""
+    """Do one step of gradient descent and return the TD errors; an episode that was only cut off continues there."""
     with torch.no_grad():
         goes_on = 1.0 - batch.terminated.float()
         target = batch.reward + gamma * goes_on * target_network(batch.next_obs).max(dim=1).values

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from replaylab.envs import make_vector_env
+from replaylab.envs import VisitCounts, make_vector_env
 from replaylab.learners import QLearning, Step
 from replaylab.replay import ReplayBuffer
 from replaylab.statistics import share_distance_test
@@ -28,16 +28,15 @@ LEARNERS = {
 
 
 def train(learner: QLearning, seeds: list[int], episodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how often each seed visited each state (R, S) in its episodes, and its action values (R, S, A)."""
+    """Return how often each seed was in each state (R, S) in its episodes, and its action values (R, S, A)."""
     R = len(seeds)
-    env = make_vector_env("CliffWalking-v1", R)
+    env = VisitCounts(make_vector_env("CliffWalking-v1", R))
     agents = learner.agents(env.single_observation_space, env.single_action_space, seeds)
     buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=R, seed=seeds)
     visits, q, left = np.zeros((R, 48), np.int64), np.zeros((R, 48, 4)), np.full(R, episodes)
     step, (obs, _) = 0, env.reset(seed=seeds)
     while left.any():
         step += 1
-        visits[np.arange(R), obs] += left > 0
         action = agents.act(obs[:, None], explore=True)[:, 0]
         next_obs, reward, terminated, truncated, infos = env.step(action)
         ended = terminated | truncated
@@ -57,7 +56,8 @@ def train(learner: QLearning, seeds: list[int], episodes: int) -> tuple[np.ndarr
             )
             if step >= learner.learning_starts and step % learner.train_period == 0:
                 agents.update(buffer.sample(learner.batch_size))
-        q[ended & (left == 1)] = agents.q[ended & (left == 1)]
+        last = ended & (left == 1)  # finished seeds continue without being counted
+        q[last], visits[last] = agents.q[last], env.visits[last]
         left -= ended & (left > 0)
         obs = next_obs
     return visits, q

@@ -1,4 +1,4 @@
-"""A sampler of your own: written, tested and used.
+"""A custom sampler: written, tested and used.
 
     python examples/custom_sampler.py        # uses it, beside uniform draws
     pytest examples/custom_sampler.py        # tests it
@@ -23,7 +23,7 @@ class NearTheEnd(CustomSampler):
 
     decay: float = 0.9
 
-    def law(self, view: View, batch_size: int) -> np.ndarray:  # noqa: ARG002
+    def distribution(self, view: View, batch_size: int) -> np.ndarray:  # noqa: ARG002
         """Return the chance of every stored step; the buffer does the rest."""
         _, episode = np.unique(view.episodes, return_inverse=True)
         last = np.zeros(episode.max() + 1, np.int64)
@@ -33,7 +33,7 @@ class NearTheEnd(CustomSampler):
 
 
 class TestNearTheEnd(SamplerTestCase):
-    """It keeps the laws of replaylab's own samplers: what it states is what it draws, whatever the buffer holds."""
+    """What it states is what it draws, whatever the buffer holds, as replaylab's own samplers do."""
 
     sampler = NearTheEnd()
 

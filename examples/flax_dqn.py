@@ -84,7 +84,7 @@ def compiled(network, optimizer, gamma):
     """Return the update and the greedy action as compiled functions."""
 
     def weighted_loss(params, target, batch):
-        """Mean of weight × δ², and δ; an episode that was only cut off goes on there."""
+        """Mean of weight × δ², and δ; an episode that was only cut off continues there."""
         goes_on = 1.0 - batch.terminated
         wanted = batch.reward + gamma * goes_on * network.apply(target, batch.next_obs).max(axis=1)
         q = jnp.take_along_axis(network.apply(params, batch.obs), batch.action[:, None], axis=1)[:, 0]

@@ -1,4 +1,4 @@
-"""A learner of your own: continuous actions, from the first line to a study.
+"""A custom learner: continuous actions, from the first line to a study.
 
     python examples/linear_gaussian.py                                # trains it on Pendulum-v1 and prints its returns
     learner = {type = "linear_gaussian:LinearGaussian"}               # in a study file beside this file
@@ -95,7 +95,7 @@ class LinearGaussianAgents(Agents):
         return {"critic": self.critic.copy(), "actor": self.actor.copy(), **counts}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         self.critic, self.actor = state["critic"].copy(), state["actor"].copy()
         self.updates, self.turns = int(state["updates"]), int(state["turns"])
 

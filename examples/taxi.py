@@ -3,7 +3,7 @@
     python examples/taxi.py                              # the curves are in results/taxi
     python examples/taxi.py --episodes 1000 --seeds 30
 
-Q-learning (α .5, γ .99, ε .25 × .99 an episode, episodes of at most 10,000 steps) learns online from every new step,
+Q-learning (α .5, γ .99, ε .25 × .99 an episode, episodes of at most 200 steps) learns online from every new step,
 and besides from 32 replayed ones, of the last 1,000; or from nothing more; or 32 times again from the same new step,
 which matches the number of updates without any memory.
 """
@@ -28,12 +28,12 @@ STRATEGIES: dict[str, tuple[QLearning, Sampler]] = {
 def train(learner: QLearning, sampler: Sampler, seeds: list[int], episodes: int) -> np.ndarray:
     """Return the return of each episode of each seed (R, N)."""
     R = len(seeds)
-    env = make_vector_env("Taxi-v4", R, max_episode_steps=10_000)
+    env = make_vector_env("Taxi-v4", R, max_episode_steps=200)
     agents = learner.agents(env.single_observation_space, env.single_action_space, seeds)
     buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=R, sampler=sampler, seed=seeds)
     returns, episode, total = np.full((R, episodes), np.nan), np.zeros(R, np.int64), np.zeros(R)
     step, (obs, _) = 0, env.reset(seed=seeds)
-    while (episode < episodes).any():  # seeds that have finished go on, unrecorded, until the last one has
+    while (episode < episodes).any():  # seeds that have finished continue, unrecorded, until the last one has
         step += 1
         agents.epsilon = 0.25 * 0.99**episode
         action = agents.act(obs[:, None], explore=True)[:, 0]
