@@ -346,10 +346,10 @@ _MEASURES = (
     ),
     Metric(
         "replay/moved_share",
-        "Rows from a neighbouring bin",
+        "Rows from a distant bin",
         "share",
-        "share of all rows so far whose bin was empty; only of ByStepsToEnd, and 0 of tapes",
-        definition="share of all rows so far whose bin held no step, so that ByStepsToEnd took the nearest; 0 of tapes",
+        "share of all rows so far whose bin and its neighbours were empty; only of ByStepsToEnd, and 0 of tapes",
+        definition="share of all rows so far with no step in their bin of ByStepsToEnd or next to it; 0 of tapes",
     ),
     Metric(
         "replay/never_replayed_share",

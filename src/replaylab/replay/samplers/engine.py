@@ -69,7 +69,7 @@ class DrawEngine:
 
     @property
     def moved_share(self) -> Floats | None:
-        """Share of the rows drawn so far whose bin was empty, (R,); None: no tape is drawn from."""
+        """Share of the rows drawn so far that came from a distant bin, (R,); None: no tape is drawn from."""
         return None
 
     def sample(self, batch_size: int, progress: npt.ArrayLike | None, out: Batch | None) -> Batch:

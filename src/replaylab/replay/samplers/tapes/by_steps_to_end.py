@@ -38,7 +38,8 @@ class ByStepsToEnd(Tape):
 
     If nothing stored is in the bin, the nearest bin with a step is used: of the same kind of episode if possible, then
     with the smallest sum of both differences, then with the smallest difference in steps to the end.
-    `ReplayStats.moved_share` is the share of such rows. The buffer must have one environment for each replica. Feedback
+    `ReplayStats.moved_share` is the share of rows whose step is of another kind, or more than one bin away in steps to
+    the end or in age. The buffer must have one environment for each replica. Feedback
     changes nothing; every weight is 1.
 
     Sampling probability of the next draw of B rows: P(i) = Σ_k [i is in row k's bin] / steps in that bin / B. Source:
@@ -190,13 +191,14 @@ class ByStepsToEndEngine(TapeEngine):
         starts, counts = stored.ranges(groups, ages, oldest, newest)
         empty = counts == 0
         if empty.any():
-            self._moved[r] += times[empty].sum()
+            asked = groups.copy(), ages.copy()
             every_group, every_age = self._every
             places, sizes = stored.ranges(every_group, every_age, oldest, newest)
             held = np.flatnonzero(sizes)
             for k in np.flatnonzero(empty).tolist():
                 near = held[_nearest(int(groups[k]), int(ages[k]), every_group[held], every_age[held])]
                 groups[k], ages[k], starts[k], counts[k] = every_group[near], every_age[near], places[near], sizes[near]
+            self._moved[r] += times[_far(*asked, groups, ages)].sum()
         _, bins = np.unique(groups * _MAGNITUDES + ages, return_inverse=True)
         ids = stored.ids(groups, _places(self._generators[r], bins, starts, counts))
         return ids[row], (np.bincount(bins, times)[bins] / counts / len(row))[row]
@@ -233,6 +235,12 @@ def _places(random: np.random.Generator, bins: Ids, starts: Ids, counts: Ids) ->
         if not again.any():
             return starts + offsets
         offsets[again] = random.integers(0, counts[again])
+
+
+def _far(groups: Ids, ages: Ids, other_groups: Ids, other_ages: Ids) -> npt.NDArray[np.bool_]:
+    """Return which bins are of another kind than the others, or more than one bin away from them."""
+    other_kind = groups // _MAGNITUDES != other_groups // _MAGNITUDES
+    return other_kind | (np.abs(groups - other_groups) > 1) | (np.abs(ages - other_ages) > 1)
 
 
 def _nearest(group: int, age: int, groups: Ids, ages: Ids) -> int:

@@ -95,7 +95,7 @@ class TapeEngine(PythonEngine[Tape]):
         self._tape = TapeReader(sampler.path)
         self._origins = _origins(self._tape, sampler, layout.replicas or 1)
         self._played = 0
-        self._moved = np.zeros(len(self._origins), np.int64)  # rows that `choose` took from another bin
+        self._moved = np.zeros(len(self._origins), np.int64)  # rows that `choose` took from a distant bin
 
     @property
     def moved_share(self) -> Floats:
