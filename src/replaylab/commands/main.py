@@ -150,7 +150,7 @@ class StudyRun:
         """Print what was done, and what failed."""
         from replaylab.study.results.durations import duration
 
-        ran, previous = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
+        ran, previous = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.skipped))
         print(f"{ran} runs in {duration(summary.seconds)}, {previous} were there already: {study.folder}", flush=True)
         for damage in summary.damaged:
             print(f"\nDAMAGED {damage.file}: {damage.why}. It is now {damage.moved_to}.", file=sys.stderr)

@@ -16,8 +16,8 @@ def _shipped_folders() -> list[Path]:
 
 def shipped() -> dict[str, Path]:
     """Return the shipped studies, name to file, sorted by name."""
-    found = {file.stem: file for folder in reversed(_shipped_folders()) for file in folder.glob("*.toml")}
-    return dict(sorted(found.items()))
+    studies = {file.stem: file for folder in reversed(_shipped_folders()) for file in folder.glob("*.toml")}
+    return dict(sorted(studies.items()))
 
 
 def find(study: str | Path) -> Path:
@@ -34,8 +34,8 @@ def find(study: str | Path) -> Path:
         return names[str(study)]
     close = difflib.get_close_matches(path.stem, names, n=1, cutoff=0.6)
     with_suffix = Path(f"{study}.toml")
-    found = str(with_suffix) if with_suffix.is_file() else close[0] if close else ""
-    hint = f"Did you mean `{found}`? " if found else ""
+    suggestion = str(with_suffix) if with_suffix.is_file() else close[0] if close else ""
+    hint = f"Did you mean `{suggestion}`? " if suggestion else ""
     raise SpecError(
         f"There is no study file {str(study)!r}, and no shipped study of that name. {hint}"
         f"Shipped: {', '.join(names) or 'none'}."

@@ -284,8 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(content, "text/html; charset=utf-8")
             if last:
                 server.live.fetched_last()
-        elif (asked := _FILE.fullmatch(self.path)) and (found := server.live.file(asked[1])) is not None:
-            self._send(found, _KINDS[asked[2]])
+        elif (asked := _FILE.fullmatch(self.path)) and (file := server.live.file(asked[1])) is not None:
+            self._send(file, _KINDS[asked[2]])
         elif self.path == "/events":
             self._head("text/event-stream")
             server.live.stream(self)

@@ -27,9 +27,9 @@ def html_of(study: ReportedStudy) -> str:
 
 
 def _state(study: ReportedStudy) -> str:
-    spec, there = study.spec, runs_of(study.present)
+    spec, present = study.spec, runs_of(study.present)
     failed = len(list((study.folder / "failures").glob("*.txt")))
-    state = f"{there} of {spec.runs} runs are there"
+    state = f"{present} of {spec.runs} runs are there"
     if failed:
         state += f"; {counted(failed, 'chunk')} failed, see {escape((study.folder / 'failures').as_posix())}"
     return f"{state}; {budget_of(spec)} each; folder {escape(study.folder.as_posix())}."

@@ -124,7 +124,7 @@ def test_what_close_raises_loses_no_rows(tmp_path):
     odd.close = broken
     with pytest.raises(OSError, match="no route to host"):
         made.run(executor=odd)
-    assert len(made.run(executor=InProcess()).kept) == 2
+    assert len(made.run(executor=InProcess()).skipped) == 2
 
 
 @pytest.mark.parametrize("name", ["annotations", "no_such_error", "Any"])

@@ -26,7 +26,7 @@ def test_a_study_extended_runs_each_seed_once_and_has_the_rows_of_one_run_in_one
     small = run_here(tmp_path / "grown", **LAKE)
     grown = study(tmp_path / "grown", **LAKE | MORE)
     summary = grown.run(executor=InProcess())
-    assert seeds_of(summary.kept) == [(0, 1, 2, 3), (4,)]
+    assert seeds_of(summary.skipped) == [(0, 1, 2, 3), (4,)]
     assert seeds_of(summary.ran) == [(5, 6, 7), (8, 9, 10, 11)]
     assert seeds_of(grown.chunks) == [(0, 1, 2, 3), (4,), (5, 6, 7), (8, 9, 10, 11)]
     whole = study(tmp_path / "whole", **LAKE | MORE)
@@ -45,7 +45,7 @@ def test_a_strategy_and_an_environment_more(tmp_path):
     more["environments"] = ["CliffWalking-v1", "FrozenLake-v1"]
     summary = study(tmp_path, **more).run(executor=InProcess())
     assert {p.environment for p in summary.ran} == {"CliffWalking-v1"}
-    assert {p.environment for p in summary.kept} == {"FrozenLake-v1"}
+    assert {p.environment for p in summary.skipped} == {"FrozenLake-v1"}
     found = rows(study(tmp_path, **more))
     places = zip(*(found[k] for k in ("environment", "strategy", "seed", "step", "metric")), strict=True)
     assert set(Counter(places).values()) == {1}

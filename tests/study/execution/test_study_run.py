@@ -101,7 +101,7 @@ def test_the_same_command_again_runs_nothing(unbroken):
     before = {f: f.stat().st_mtime_ns for f in (unbroken.folder / "runs").iterdir()}
     summary = unbroken.run()
     assert summary.ran == ()
-    assert len(summary.kept) == 4
+    assert len(summary.skipped) == 4
     assert {f: f.stat().st_mtime_ns for f in (unbroken.folder / "runs").iterdir()} == before
 
 
@@ -178,7 +178,7 @@ def test_more_seeds_and_strategies_run_only_what_is_missing(unbroken, tmp_path):
     run_here(tmp_path, seeds=2)
     summary = study(tmp_path).run(executor=InProcess())
     assert len(summary.ran) == 2
-    assert len(summary.kept) == 2
+    assert len(summary.skipped) == 2
     assert rows(study(tmp_path)) == rows(unbroken)
 
 

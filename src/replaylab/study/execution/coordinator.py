@@ -83,7 +83,7 @@ class _Run:
                 self._put(chunk)
         self._queue.run()
         if self._unwritable is not None:
-            for split in [one for one in self._splits if one.waiting]:  # seeds that were dropped with the queue
+            for split in [split for split in self._splits if split.waiting]:  # seeds that were dropped with the queue
                 self._settle(split)
             raise self._unwritable
 
@@ -93,7 +93,7 @@ class _Run:
         except OSError as error:  # of a tape
             self._failed(chunk, f"The tape that it learns from cannot be read: {error}")
             return
-        self._queue.put(task, partial(self._whole, chunk), first=first)
+        self._queue.put(task, partial(self._planned, chunk), first=first)
 
     def _task(self, chunk: Chunk) -> TrainTask:
         task = TrainTask(chunk, record=self._tapes.records(chunk))
@@ -105,7 +105,7 @@ class _Run:
         folder = str(self._writer.checkpoints_of(chunk))
         return replace(task, checkpoints=folder, checkpoint_every=self._checkpoint_every)
 
-    def _whole(self, chunk: Chunk, event: Event) -> None:
+    def _planned(self, chunk: Chunk, event: Event) -> None:
         """Take what happened to a chunk as the study planned it."""
         if isinstance(event, Raised):
             self._writer.drop_checkpoints(chunk)

@@ -60,7 +60,7 @@ class Estimate:
     spec: Spec
     cells: tuple[CellEstimate, ...]
     todo: tuple[Chunk, ...]
-    kept: tuple[Chunk, ...]
+    present: tuple[Chunk, ...]
     workers: int
     again: tuple[Chunk, ...] = ()
     """Those of `todo` whose rows are there: only their draws are wanted, by strategies that learn from them."""
@@ -96,11 +96,11 @@ class Estimate:
 
     def _order(self) -> tuple[deque[Chunk], dict[str, list[Chunk]]]:
         """Return what can begin at once, and by id what waits for which chunk's draws."""
-        there = {p.id for p in self.todo}
+        planned = {p.id for p in self.todo}
         queue, waiting = deque[Chunk](), dict[str, list[Chunk]]()
         for p in self.todo:
             source = None if p.tape_of is None else p.tape_of.id
-            if source is not None and source in there:
+            if source is not None and source in planned:
                 waiting.setdefault(source, []).append(p)
             else:
                 queue.append(p)
@@ -113,7 +113,7 @@ class Estimate:
             f"learners: {', '.join(spec.learners)}",
             f"strategies: {', '.join(spec.strategies)}",
             f"seeds: {len(spec.seeds)} each; {spec.runs} runs in all",
-            f"{runs_of(self.kept)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} chunks, "
+            f"{runs_of(self.present)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} chunks, "
             f"{sum(p.steps * len(p.seeds) for p in self.todo):,} {unit}",
             *([_of_again(self.again)] if self.again else []),
             *(_line(cell, unit) for cell in self.cells),
@@ -149,7 +149,7 @@ def _size(size: float) -> str:
 def estimate(
     spec: Spec,
     chunks: Sequence[Chunk],
-    kept: Sequence[Chunk],
+    present: Sequence[Chunk],
     again: Set[str],
     executor: Executor,
     seconds: float,
@@ -159,13 +159,13 @@ def estimate(
     Args:
         spec: the study.
         chunks: all of it.
-        kept: those that are there.
+        present: those with results.
         again: ids of those among them that are run again for their draws, since others learn from them.
         executor: where they are trained.
         seconds: how long, over all.
     """
-    there = {p.id for p in kept} - again
-    todo = [p for p in chunks if p.id not in there]
+    done = {p.id for p in present} - again
+    todo = [p for p in chunks if p.id not in done]
     missing: dict[Kind, list[Chunk]] = {_kind(p): [] for p in chunks}
     for p in todo:
         missing[_kind(p)].append(p)
@@ -173,7 +173,7 @@ def estimate(
     workers = max(1, min(executor.slots, len(todo)))
     speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, executor, seconds), strict=True))
     cells = tuple(CellEstimate(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
-    kept_now, ran_again = (tuple(p for p in kept if (p.id in again) == chosen) for chosen in (False, True))
+    kept_now, ran_again = (tuple(p for p in present if (p.id in again) == chosen) for chosen in (False, True))
     return Estimate(spec, cells, tuple(todo), kept_now, workers, ran_again)
 
 

@@ -192,7 +192,7 @@ class LiveReporter:
         self._tally.begin(todo, done)
         self._console.print(_opening(todo, done, workers), markup=False, highlight=False)
         self._progress.start()
-        self._whole = self._progress.add_task("all runs", total=self._tally.todo_steps, whole=True)
+        self._all_runs = self._progress.add_task("all runs", total=self._tally.todo_steps, whole=True)
 
     def progress(self, chunk: Chunk, step: int) -> None:
         """Move the chunk's bar and the study's."""
@@ -200,7 +200,7 @@ class LiveReporter:
             self._bars[chunk.id] = self._progress.add_task(chunk.label, total=chunk.steps)
         self._progress.update(self._bars[chunk.id], completed=step)
         self._tally.reached(chunk, step)
-        self._progress.update(self._whole, completed=self._tally.steps, total=self._tally.todo_steps)
+        self._progress.update(self._all_runs, completed=self._tally.steps, total=self._tally.todo_steps)
 
     def finished(self, chunk: Chunk, seconds: float) -> None:  # noqa: ARG002
         """Take the chunk's bar away."""
@@ -248,9 +248,9 @@ class _StandingColumn(ProgressColumn):
 
 
 def _opening(todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> str:
-    there = f"{runs_of(done)} runs are there already; " if done else ""
+    before = f"{runs_of(done)} runs are there already; " if done else ""
     processes = "1 worker" if workers == 1 else f"{workers} workers"
-    return f"{there}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
+    return f"{before}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
 
 
 def _diverged(chunk: Chunk, seeds: Sequence[int]) -> str:

@@ -24,7 +24,9 @@ class RunSummary:
     """What a call of `Study.run` did."""
 
     ran: tuple[Chunk, ...]
-    kept: tuple[Chunk, ...]
+    skipped: tuple[Chunk, ...]
+    """Results were there before."""
+
     failures: tuple[Failure, ...]
     seconds: float
     damaged: tuple[Damaged, ...] = ()
@@ -50,34 +52,34 @@ def run_study(
         missing = [p for p in planned if not folder.file_of(p).is_file()]
         again = to_record_again(folder, missing)
         wanted = {p.id for p in missing} | again
-        todo, kept = ([p for p in planned if (p.id in wanted) == chosen] for chosen in (True, False))
+        todo, present = ([p for p in planned if (p.id in wanted) == chosen] for chosen in (True, False))
         for chunk in todo:
             if chunk.id in again:  # and its tape is damaged, if there is one
                 folder.tape_file(chunk).unlink(missing_ok=True)
-        for chunk in kept:  # of which a kill may have left checkpoints
+        for chunk in present:  # of which a kill may have left checkpoints
             ResultWriter(folder).drop_checkpoints(chunk)
         if todo:
-            seconds, failures = _train(folder, todo, kept, executor, reporter, checkpoint_every)
+            seconds, failures = _train(folder, todo, present, executor, reporter, checkpoint_every)
         else:
             folder.write_records()
             seconds, failures = {}, []
         ran = tuple(p for p in folder.chunks if p.id in seconds)
-    return RunSummary(ran, tuple(kept), tuple(failures), time.perf_counter() - began, damaged)
+    return RunSummary(ran, tuple(present), tuple(failures), time.perf_counter() - began, damaged)
 
 
 def _train(
     folder: StudyFolder,
     todo: Sequence[Chunk],
-    kept: Sequence[Chunk],
+    present: Sequence[Chunk],
     executor: Executor,
     reporter: Reporter,
     checkpoint_every: float | None,
 ) -> tuple[dict[str, float], list[Failure]]:
     try:
-        refuse_lone(folder, [*kept, *todo])
+        refuse_lone(folder, [*present, *todo])
         check_all(largest_of_each(todo), executor)
         folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
-        reporter.begin(todo, kept, min(executor.slots, len(todo)))
+        reporter.begin(todo, present, min(executor.slots, len(todo)))
         try:
             return run_chunks(todo, executor, ResultWriter(folder), reporter, checkpoint_every)
         finally:

@@ -25,10 +25,10 @@ def refuse_lone(folder: StudyFolder, planned: Iterable[Chunk]) -> None:
     if not lone:
         return
     parts = [part for p in lone for part in (p, p.tape_of) if part is not None]
-    there = [file.name for file in dict.fromkeys(map(folder.file_of, parts)) if file.is_file()]
+    files = [file.name for file in dict.fromkeys(map(folder.file_of, parts)) if file.is_file()]
     fix = (
-        f"remove {', '.join(there)} from its runs/, so that these seeds are trained together again"
-        if there
+        f"remove {', '.join(files)} from its runs/, so that these seeds are trained together again"
+        if files
         else ("run more `seeds`, which then join it")
     )
     raise SpecError(

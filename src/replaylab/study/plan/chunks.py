@@ -93,7 +93,7 @@ class Chunk(RunSettings):
             env_id,
             build(self.learner_part, LEARNERS),
             self._sampler(tape),
-            transforms=[build(one, TRANSFORMS) for one in self.transforms],
+            transforms=[build(part, TRANSFORMS) for part in self.transforms],
             env_options=env_options,
             **budget,
             **self.settings,
@@ -114,7 +114,7 @@ class Chunk(RunSettings):
             "environment": self.environment,
             "learner": {self.learner: json_data(self.learner_part)},
             "strategy": {self.strategy: json_data(self.strategy_part)},
-            "transforms": [json_data(one) for one in self.transforms],
+            "transforms": [json_data(part) for part in self.transforms],
             "env_options": self.env_options,
             **({"environment_code": self.environment_code} if self.environment_code else {}),
             "seeds": list(self.seeds),
@@ -140,17 +140,17 @@ class Chunk(RunSettings):
         return f"{self.environment} · {self.learner} · {self.strategy} · {seeds}"
 
 
-def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Chunk]:
+def plan(spec: Spec, present: Iterable[Mapping[str, Any]] = ()) -> list[Chunk]:
     """Return the chunks of a study, in the order in which they are run and reported.
 
     Args:
         spec: the study.
-        found: identities of chunks that are there; those of the study's settings are kept as they are, and only
+        present: identities of chunks that are there; those of the study's settings are kept as they are, and only
             seeds that none of them holds make new ones.
     """
-    there: dict[str, list[Seeds]] = {}
-    for identity in found:
-        there.setdefault(_settings(identity), []).append(tuple(identity["seeds"]))
+    seeds_there: dict[str, list[Seeds]] = {}
+    for identity in present:
+        seeds_there.setdefault(_settings(identity), []).append(tuple(identity["seeds"]))
     chunks = []
     for environment, learner in product(spec.environments, spec.learners):
         cells = [
@@ -162,7 +162,7 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Chunk]:
         size = 1 if spec.learners[learner].type in ALONE and not taped else spec.chunk_size
         # Of a tape those of what it replays: its seeds learn from each other's.
         drawing = [cell.tape_of or cell for cell in cells]
-        seeds_of = [chunked(spec.seeds, size, there.get(_settings(cell.identity), ())) for cell in drawing]
+        seeds_of = [chunked(spec.seeds, size, seeds_there.get(_settings(cell.identity), ())) for cell in drawing]
         for row in zip_longest(*seeds_of):  # seed by seed through all strategies, so that what is there can be paired
             chunks += [cell.with_seeds(seeds) for cell, seeds in zip(cells, row, strict=True) if seeds]
     return chunks

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 Seeds = tuple[int, ...]
 
 
-def chunked(seeds: Seeds, size: int, there: Iterable[Seeds] = ()) -> list[Seeds]:
+def chunked(seeds: Seeds, size: int, present: Iterable[Seeds] = ()) -> list[Seeds]:
     """Return chunks that hold each seed once: those that are there, and what is missing in new ones.
 
     The seeds are divided every ``size``, in their order; where nothing is there, that is all. A chunk that is there is
@@ -19,20 +19,20 @@ def chunked(seeds: Seeds, size: int, there: Iterable[Seeds] = ()) -> list[Seeds]
     Example:
         >>> chunked((0, 1, 2, 3, 4), 4)
         [(0, 1, 2, 3), (4,)]
-        >>> chunked((0, 1, 2, 3, 4, 5, 6, 7, 8), 4, there=[(0, 1, 2, 3), (4,)])
+        >>> chunked((0, 1, 2, 3, 4, 5, 6, 7, 8), 4, present=[(0, 1, 2, 3), (4,)])
         [(0, 1, 2, 3), (4,), (5, 6, 7), (8,)]
-        >>> chunked((0, 1, 2, 3, 4, 5), 4, there=[(0, 1, 2, 3), (4, 5, 6, 7)])
+        >>> chunked((0, 1, 2, 3, 4, 5), 4, present=[(0, 1, 2, 3), (4, 5, 6, 7)])
         [(0, 1, 2, 3), (4, 5)]
-        >>> chunked((0, 1, 2, 3, 4, 5), 6, there=[(0, 1), (0, 1, 2, 3), (4, 5)])
+        >>> chunked((0, 1, 2, 3, 4, 5), 6, present=[(0, 1), (0, 1, 2, 3), (4, 5)])
         [(0, 1, 2, 3), (4, 5)]
     """
     regular = [seeds[i : i + size] for i in range(0, len(seeds), size)]
-    candidates = set(there)
+    candidates = set(present)
     missing = set(seeds)
-    kept = []
+    used = []
     for chunk in [c for c in regular if c in candidates] + sorted(candidates, key=lambda c: (-len(c), c)):
         if missing.issuperset(chunk):
-            kept.append(chunk)
+            used.append(chunk)
             missing.difference_update(chunk)
     new = [tuple(seed for seed in chunk if seed in missing) for chunk in regular]
-    return sorted(kept + [chunk for chunk in new if chunk], key=lambda chunk: seeds.index(chunk[0]))
+    return sorted(used + [chunk for chunk in new if chunk], key=lambda chunk: seeds.index(chunk[0]))

@@ -51,10 +51,10 @@ class StudyFolder:
     def chunks(self) -> list[Chunk]:
         """Every chunk of the study, there or not; those that are there are kept, however they were chunked."""
         regular = plan(self.spec)
-        there = [p for p in regular if self.file_of(p).is_file()]
-        if len(there) == len(regular):
+        present = [p for p in regular if self.file_of(p).is_file()]
+        if len(present) == len(regular):
             return regular
-        return plan(self.spec, [p.identity for p in there] + self._chunked_otherwise(regular))
+        return plan(self.spec, [p.identity for p in present] + self._chunked_otherwise(regular))
 
     @property
     def present(self) -> list[Chunk]:
@@ -138,10 +138,10 @@ class StudyFolder:
         """
         record = self.path / "study.json"
         if record.is_file():
-            there = self._name_there(record)
-            if there != self.spec.name:
+            name = self._name_there(record)
+            if name != self.spec.name:
                 raise SpecError(
-                    f"{self.path} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
+                    f"{self.path} holds the study {name!r}, not {self.spec.name!r}. Give another folder (--out)."
                 )
 
     @property
@@ -172,8 +172,8 @@ class StudyFolder:
         """Move files of results that are not what was written into ``damaged/``, so that their runs are missing."""
         from replaylab.study.results.store import damage
 
-        found = [(file, why) for file in self._files() if (why := damage(file)) is not None]
-        return tuple(Damaged(file, why, leftovers.set_aside(file, self.path / "damaged")) for file, why in found)
+        damaged = [(file, why) for file in self._files() if (why := damage(file)) is not None]
+        return tuple(Damaged(file, why, leftovers.set_aside(file, self.path / "damaged")) for file, why in damaged)
 
     def _chunked_otherwise(self, regular: Sequence[Chunk]) -> list[dict[str, Any]]:
         """Return the identities of what earlier, smaller studies left in the folder."""
@@ -185,8 +185,8 @@ class StudyFolder:
     def _files(self) -> list[Path]:
         """Return the files of the study's chunks, of whatever settings and seeds, in their order."""
         prefixes = {p.prefix for p in plan(self.spec)}
-        found = sorted((self.path / "runs").glob("*.parquet"))
-        return [file for file in found if f"{file.stem.rpartition('.')[0]}." in prefixes]
+        files = sorted((self.path / "runs").glob("*.parquet"))
+        return [file for file in files if f"{file.stem.rpartition('.')[0]}." in prefixes]
 
     def _name_there(self, record: Path) -> object:
         """Return the name of the study that a folder's record tells of."""
@@ -205,6 +205,6 @@ class StudyFolder:
         except StorageError:
             return {}
 
-    def _write_machines(self, own: Machine, known: dict[str, Machine]) -> None:
-        others = {digest: asdict(machine) for digest, machine in known.items() if digest != own.digest}
-        records.write(self.path / "machine.json", {**asdict(own), **({"others": others} if others else {})})
+    def _write_machines(self, current: Machine, known: dict[str, Machine]) -> None:
+        others = {digest: asdict(machine) for digest, machine in known.items() if digest != current.digest}
+        records.write(self.path / "machine.json", {**asdict(current), **({"others": others} if others else {})})

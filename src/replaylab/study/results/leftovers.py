@@ -20,8 +20,8 @@ def set_aside(path: Path, folder: Path) -> Path:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         names = (f"{path.stem}{f'.{i}' if i else ''}{path.suffix}" for i in range(10**6))
-        kept = next(folder / name for name in names if not (folder / name).exists())
-        return path.rename(kept)
+        free = next(folder / name for name in names if not (folder / name).exists())
+        return path.rename(free)
 
 
 def sweep(folder: Path) -> None:

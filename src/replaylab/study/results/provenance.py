@@ -39,13 +39,13 @@ def this_machine() -> Machine:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that take part, without importing them."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for library in _LIBRARIES:
         try:
-            found[library] = version(library)
+            installed[library] = version(library)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def hardware() -> dict[str, str]:
@@ -64,10 +64,10 @@ def cores() -> int:
     return max(1, math.ceil(min(allowed, _quota())))
 
 
-def _quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+def _quota(root: Path = Path("/sys/fs/cgroup"), memberships: Path = Path("/proc/self/cgroup")) -> float:
     """Return how many cores' time Linux' control groups give to this process, version 2 or 1; inf: no limit."""
     limits = [math.inf]
-    lines = own.read_text(encoding="utf-8").splitlines() if own.is_file() else []
+    lines = memberships.read_text(encoding="utf-8").splitlines() if memberships.is_file() else []
     for _, controllers, path in (line.split(":", 2) for line in lines):
         base = root if not controllers else root / "cpu" if "cpu" in controllers.split(",") else None
         if base is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _METADATA_KEY = b"replaylab_published"
 _SORTABLE = pa.schema(
-    [pa.field(one.name, pa.string(), False) if pa.types.is_dictionary(one.type) else one for one in SCHEMA]
+    [pa.field(field.name, pa.string(), False) if pa.types.is_dictionary(field.type) else field for field in SCHEMA]
 )
 _ENCODING = {
     "compression": "zstd",
@@ -69,13 +69,13 @@ class PublishedRows:
 
     def file_of(self, chunk: Chunk) -> Path:
         """Return the file that holds the chunk's rows, or the path of a missing file."""
-        there = {p.id for p in self.present}
-        return self.file if chunk.id in there else self.path / "runs" / f"{chunk.id}.parquet"
+        published = {p.id for p in self.present}
+        return self.file if chunk.id in published else self.path / "runs" / f"{chunk.id}.parquet"
 
     def versions(self) -> list[dict[str, str]]:
         """Return the distinct sets of library versions that the chunks were trained with."""
-        found: list[dict[str, str]] = self._metadata["versions"]
-        return found
+        sets: list[dict[str, str]] = self._metadata["versions"]
+        return sets
 
     def rows(self) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation.
@@ -89,8 +89,8 @@ class PublishedRows:
 
     def record(self, name: str) -> dict[str, Any]:
         """Return a JSON record of the folder that was published, such as ``machine``; empty if there is none."""
-        found: dict[str, Any] = self._metadata["records"].get(_lasting_names(self.present).get(name, name), {})
-        return found
+        record: dict[str, Any] = self._metadata["records"].get(_lasting_names(self.present).get(name, name), {})
+        return record
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def write_published_rows(
     metadata = {
         "study": json_data(spec),
         "chunks": [[p.environment, p.learner, p.strategy, list(p.seeds)] for p in chunks],
-        "versions": [dict(one) for one in versions],
+        "versions": [dict(libraries) for libraries in versions],
         "records": {lasting.get(name, name): dict(record) for name, record in folder_records.items()},
     }
     rows = rows.cast(_SORTABLE).sort_by([(name, "ascending") for name in ("metric", *SCHEMA.names[:5])])
@@ -160,7 +160,7 @@ def _lasting_names(chunks: Sequence[Chunk]) -> dict[str, str]:
 
 def _metadata(file: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[_METADATA_KEY])
-        return found
+        metadata: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[_METADATA_KEY])
+        return metadata
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StorageError(f"{file} is damaged or holds no published rows of a study. Restore the file.") from error

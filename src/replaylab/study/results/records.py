@@ -107,5 +107,5 @@ def machines_of(record: Mapping[str, Any]) -> dict[str, Machine]:
     """Return the machines that a record ``machine`` tells of, by digest; first the one that ran last."""
     if not record:
         return {}
-    own = Machine(record["versions"], record["hardware"])
-    return {own.digest: own} | {digest: Machine(**fields) for digest, fields in record.get("others", {}).items()}
+    latest = Machine(record["versions"], record["hardware"])
+    return {latest.digest: latest} | {digest: Machine(**fields) for digest, fields in record.get("others", {}).items()}

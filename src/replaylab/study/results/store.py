@@ -120,12 +120,12 @@ def encoded(
     with pq.ParquetWriter(stream, table.schema, compression="zstd") as writer:
         writer.write_table(table)
         if looks:
-            kept = dict(_kept(name, look) for name, look in looks.items())
-            writer.add_key_value_metadata({f"{_LOOK}{name}": base64.b64encode(look) for name, look in kept.items()})
+            entries = dict(_entry(name, look) for name, look in looks.items())
+            writer.add_key_value_metadata({f"{_LOOK}{name}": base64.b64encode(look) for name, look in entries.items()})
     return sealed(stream.getvalue())
 
 
-def _kept(name: str, look: bytes) -> tuple[str, bytes]:
+def _entry(name: str, look: bytes) -> tuple[str, bytes]:
     """Return a look with its name; of one that would make the file unreadable the reason, under the name of that."""
     if len(look) <= MOST_BYTES:
         return name, look
@@ -154,8 +154,8 @@ def read_looks(path: Path) -> dict[str, bytes]:
     """
     try:
         entries = pq.read_metadata(path).metadata or {}
-        found = {key.decode(): value for key, value in entries.items() if key.startswith(_LOOK.encode())}
-        return {key.removeprefix(_LOOK): base64.b64decode(value, validate=True) for key, value in found.items()}
+        looks = {key.decode(): value for key, value in entries.items() if key.startswith(_LOOK.encode())}
+        return {key.removeprefix(_LOOK): base64.b64decode(value, validate=True) for key, value in looks.items()}
     except _UNREADABLE as error:
         raise StorageError(f"{path} is damaged: {_why(error)}. {FIX}") from error
 

@@ -56,5 +56,5 @@ def read_message(stream: BinaryIO) -> Message | None:
     return message
 
 
-def _plain(one: Chunk | Machine) -> dict[str, Any]:
-    return one.model_dump() if isinstance(one, Chunk) else asdict(one)  # mode="json" makes infinities None
+def _plain(record: Chunk | Machine) -> dict[str, Any]:
+    return record.model_dump() if isinstance(record, Chunk) else asdict(record)  # mode="json" makes infinities None

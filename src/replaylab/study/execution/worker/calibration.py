@@ -85,8 +85,8 @@ def _trained(chunk: Chunk, budget: int) -> dict[str, float]:
 
     def on_metrics(_: int, values: Mapping[str, Any]) -> None:
         if "eval/mean_ep_length" in values:
-            found = values["eval/mean_ep_length"]
-            lengths.append(float(found[found == found].max()))
+            lengths_of_runs = values["eval/mean_ep_length"]
+            lengths.append(float(lengths_of_runs[lengths_of_runs == lengths_of_runs].max()))
 
     began = time.perf_counter()
     with warnings.catch_warnings():

@@ -49,15 +49,15 @@ def train_with_checkpoints(
     """
     if isinstance(chunk.configuration().learner, WholeAlgorithm):  # of whose loop nothing can be kept
         return train_chunk(chunk, on_step, hooks=hooks(), tape=tape), 0.0
-    kept = TimedCheckpoints(folder, every)
+    checkpoints = TimedCheckpoints(folder, every)
     if (folder / "run.json").is_file():
         try:
-            found = train_chunk(chunk, on_step, hooks=[kept, *hooks()], resume=folder, tape=tape)
-            return found, kept.seconds_before
+            columns = train_chunk(chunk, on_step, hooks=[checkpoints, *hooks()], resume=folder, tape=tape)
+            return columns, checkpoints.seconds_before
         except (SnapshotError, StorageError):  # damaged, or of another version of the library
-            kept = TimedCheckpoints(folder, every)
+            checkpoints = TimedCheckpoints(folder, every)
     rmtree(folder, ignore_errors=True)
-    return train_chunk(chunk, on_step, hooks=[kept, *hooks()], tape=tape), 0.0
+    return train_chunk(chunk, on_step, hooks=[checkpoints, *hooks()], tape=tape), 0.0
 
 
 class TimedCheckpoints(Hook):

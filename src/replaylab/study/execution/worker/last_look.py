@@ -56,8 +56,8 @@ class LastLook(Hook):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
-        found = {name: array for name, array in state.items() if name.startswith("look ")}
-        self.looks = {name.removeprefix("look "): array.tobytes() for name, array in found.items()}
+        arrays = {name: array for name, array in state.items() if name.startswith("look ")}
+        self.looks = {name.removeprefix("look "): array.tobytes() for name, array in arrays.items()}
 
     def _keep(self, name: str, make: Callable[[], bytes]) -> None:
         try:

@@ -19,10 +19,10 @@ def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
     several seeds must fit whatever one must, and more.
     """
     largest: dict[tuple[str, str, str], Chunk] = {}
-    for one in chunks:
-        there = largest.setdefault((one.environment, one.learner, one.strategy), one)
-        if len(one.seeds) > len(there.seeds):
-            largest[one.environment, one.learner, one.strategy] = one
+    for chunk in chunks:
+        largest_so_far = largest.setdefault((chunk.environment, chunk.learner, chunk.strategy), chunk)
+        if len(chunk.seeds) > len(largest_so_far.seeds):
+            largest[chunk.environment, chunk.learner, chunk.strategy] = chunk
     return list(largest.values())
 
 
@@ -45,8 +45,8 @@ def check_all(chunks: Iterable[Chunk], executor: Executor) -> None:
                 raise _error_named(first.refused)(first.message)
             passed += 1
 
-    for index, one in enumerate(chunks):
-        queue.put(CheckTask(one), partial(checked, index))
+    for index, chunk in enumerate(chunks):
+        queue.put(CheckTask(chunk), partial(checked, index))
     queue.run()
 
 
