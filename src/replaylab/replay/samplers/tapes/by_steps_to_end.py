@@ -195,9 +195,9 @@ class ByStepsToEndEngine(TapeEngine):
             every_group, every_age = self._every
             places, sizes = stored.ranges(every_group, every_age, oldest, newest)
             held = np.flatnonzero(sizes)
-            for k in np.flatnonzero(empty).tolist():
-                near = held[_nearest(int(groups[k]), int(ages[k]), every_group[held], every_age[held])]
-                groups[k], ages[k], starts[k], counts[k] = every_group[near], every_age[near], places[near], sizes[near]
+            near = held[_nearest(groups[empty], ages[empty], every_group[held], every_age[held])]
+            groups[empty], ages[empty] = every_group[near], every_age[near]
+            starts[empty], counts[empty] = places[near], sizes[near]
             self._moved[r] += times[_far(*asked, groups, ages)].sum()
         _, bins = np.unique(groups * _MAGNITUDES + ages, return_inverse=True)
         ids = stored.ids(groups, _places(self._generators[r], bins, starts, counts))
@@ -243,14 +243,15 @@ def _far(groups: Ids, ages: Ids, other_groups: Ids, other_ages: Ids) -> npt.NDAr
     return other_kind | (np.abs(groups - other_groups) > 1) | (np.abs(ages - other_ages) > 1)
 
 
-def _nearest(group: int, age: int, groups: Ids, ages: Ids) -> int:
-    """Return which of the bins is nearest.
+def _nearest(wanted_groups: Ids, wanted_ages: Ids, groups: Ids, ages: Ids) -> Ids:
+    """Return which of the bins of `groups` and `ages` is nearest to each wanted one.
 
     A running episode ends later than it was stored, so its steps count as being as far from their end as they are old.
     """
-    kind, distance = divmod(group, _MAGNITUDES)
-    kinds = groups // _MAGNITUDES
-    distance = age if kind == RUNNING else distance
+    kind, kinds = wanted_groups[:, None] // _MAGNITUDES, groups // _MAGNITUDES
+    distance = np.where(wanted_groups == RUNNING, wanted_ages, wanted_groups % _MAGNITUDES)[:, None]
     apart = np.abs(np.where(kinds == RUNNING, ages, groups % _MAGNITUDES) - distance)
-    order = (kinds != kind, apart + np.abs(ages - age), apart, ages)
-    return int(np.argmin(np.ravel_multi_index(order, (2, 2 * _MAGNITUDES, _MAGNITUDES, _MAGNITUDES))))
+    total = apart + np.abs(ages - wanted_ages[:, None])
+    order = (((kinds != kind) * 2 * _MAGNITUDES + total) * _MAGNITUDES + apart) * _MAGNITUDES + ages
+    nearest: Ids = order.argmin(1)
+    return nearest
