@@ -27,7 +27,7 @@ CELLS = {
 def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> float:
     """Return the measures' processor time over the rest's, in one run."""
     from replaylab.learners import DQN, QLearning, TrainingConfig, train
-    from replaylab.learners.training.batch_measures import BatchMeasures
+    from replaylab.learners.evaluation.batch_measures import BatchMeasures
     from replaylab.replay import Prioritized, Uniform
 
     inside = 0.0

@@ -54,10 +54,6 @@ IMPORTS_MOST = 12
 KNOWN = {
     f"src/replaylab/{name}.py"
     for name in (
-        *("commands/main", "commands/train"),
-        "learners/sb3/training",
-        "learners/training/algorithm_run",
-        "learners/training/checkpoint",
         *("study/report/compare/comparison_page", "study/report/methods", "study/report/report"),
         "study/study",
     )

@@ -34,7 +34,7 @@ def takers():
 
 def lab_takers():
     from replaylab.learners import Checkpoints, TapeRecorder
-    from replaylab.learners.training.checkpoint import load_agents, save_agents
+    from replaylab.learners.training.saved_agents import load_agents, save_agents
     from replaylab.replay.samplers.tapes.tape_file import TapeReader
     from replaylab.study import Spec, Study
     from replaylab.watch import TensorBoard, write_video

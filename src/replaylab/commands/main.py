@@ -11,31 +11,25 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 from replaylab import __version__
 from replaylab.commands.catalog import StudyList, StudyShow
+from replaylab.commands.claims import ClaimsCommand
 from replaylab.commands.cluster import ClusterCommand
-from replaylab.commands.places import check_place, with_local_paths
-from replaylab.commands.studies import StudyCompare, StudyExport, StudyReport, tell
+from replaylab.commands.places import with_local_paths
+from replaylab.commands.studies import StudyCompare, StudyExport, StudyReport
+from replaylab.commands.study_run import StudyRun
 from replaylab.commands.train_command import TrainCommand
-from replaylab.errors import ReplayError, SpecError
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from replaylab.study import Executor, Study
-    from replaylab.study.execution.reporter import Reporter
-    from replaylab.study.execution.study_run import RunSummary
+from replaylab.commands.watch import WatchCommand
+from replaylab.errors import ReplayError
 
 try:
     import tyro
-    from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
+    from tyro.conf import OmitSubcommandPrefixes, subcommand
 except ModuleNotFoundError:
     _HAS_LAB = False
 else:
@@ -48,206 +42,6 @@ _NOBODY_READS = 141
 _STUDY = """Compare replay strategies: run a study, write its report, compare two, list and show the shipped ones.
 
 Example: replaylab study run quick"""
-
-
-@dataclass(frozen=True)
-class StudyRun:
-    """Run a study, then write its report. Only missing runs are trained.
-
-    You can stop or kill it at any moment: the same command continues where it stopped.
-
-    Example: replaylab study run quick
-
-    Example: replaylab study run my_study.toml --out results/mine --workers 4
-
-    Example: replaylab study run classic-control --dry-run
-
-    Example: replaylab study run classic-control --live
-
-    Example: replaylab study run classic-control --executor ray --address head:6379
-
-    Example: python -m pdb -m replaylab study run my_study.toml --executor in-process
-    """
-
-    study: Annotated[Positional[str], arg(metavar="STUDY")]
-    """A shipped study's name (see `replaylab study list`), or the path of a TOML file."""
-
-    out: Path | None = None
-    """Folder for the results. Default: results/NAME."""
-
-    executor: Literal["local", "in-process", "ray"] = "local"
-    """Where runs are trained. local: worker processes on this machine. in-process: this process, so that a debugger
-    stops in your own code. ray: a cluster. Changes the time, not the numbers."""
-
-    workers: int | None = None
-    """How many groups of seeds are trained at once, one thread each. Default: one for each core (of the cluster).
-    Changes the time, not the numbers."""
-
-    address: str | None = None
-    """With --executor ray: HOST:PORT of the cluster, or auto for the one on this machine. Default: start Ray here."""
-
-    cores: float | None = None
-    """With --executor ray: cores for each group of seeds. Default: 1."""
-
-    gpus: float | None = None
-    """With --executor ray: GPUs for each group of seeds; 0.5 puts two groups on one GPU. Default: no GPU."""
-
-    checkpoint_every: float | None = 300.0
-    """Seconds between two checkpoints, from which a killed study continues; None: write no checkpoints. Changes no
-    number."""
-
-    report: bool = True
-    """Write the report at the end."""
-
-    live: bool = False
-    """Serve the report while the study runs, at http://127.0.0.1:PORT/ (this machine only). It grows as runs end."""
-
-    port: int = 8765
-    """Port for --live; 0: any free port."""
-
-    dry_run: bool = False
-    """Train for five seconds only, to estimate time and disk space; print the estimate and the list of runs. The exit
-    code is 1 if something cannot be trained."""
-
-    def __call__(self) -> int:
-        """Run the study and return the exit code."""
-        from rich.console import Console
-
-        from replaylab.study import Study
-        from replaylab.study.execution.progress import reporter_for
-        from replaylab.study.live import LivePage
-
-        console = Console()
-        study = Study.from_toml(self.study, self.out)
-        executor = self._executor()
-        if self.dry_run:
-            estimate = study.estimate(executor=executor)
-            print(estimate)
-            return 1 if estimate.failing else 0
-        with self._live(study, reporter_for(console)) as console_reporter:
-            summary = study.run(executor=executor, reporter=console_reporter, checkpoint_every=self.checkpoint_every)
-            self._summarise(study, summary)
-            if self.report and study.present:
-                page = study.report()
-                tell(study, page)
-                if isinstance(console_reporter, LivePage):
-                    console_reporter.finish(page)
-        return 0 if summary.complete else 1
-
-    def _live(self, study: Study, console_reporter: Reporter) -> AbstractContextManager[Reporter]:
-        """Return the reporter of the run: with --live a page around the console's."""
-        from replaylab.study.live import LivePage
-
-        if not self.live:
-            return nullcontext(console_reporter)
-        if not self.report:
-            raise SpecError("study run: --live shows the report; leave out --no-report")
-        page = LivePage(study, console_reporter, self.port)
-        print(f"live: {page.address}", flush=True)
-        return page
-
-    def _summarise(self, study: Study, summary: RunSummary) -> None:
-        """Print what was done, and what failed."""
-        from replaylab.study.results.durations import duration
-
-        ran, previous = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.skipped))
-        print(f"{ran} runs in {duration(summary.seconds)}, {previous} were there already: {study.folder}", flush=True)
-        for damage in summary.damaged:
-            print(f"\nDAMAGED {damage.file}: {damage.why}. It is now {damage.moved_to}.", file=sys.stderr)
-        for failure in summary.failures:
-            print(f"\nFAILED {failure.chunk.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
-
-    def _executor(self) -> Executor:
-        from replaylab.commands.executors import chosen_executor
-
-        return chosen_executor(self.executor, self.workers, self.address, self.cores, self.gpus)
-
-
-@dataclass(frozen=True)
-class WatchCommand:
-    """Look at a run that was saved: what its agent does, and what its replay holds and replays most.
-
-    Writes a video of a greedy episode and, where observations are pictures (Atari, MinAtar), a sheet of the replay's
-    frames: the steps of highest and lowest priority and those replayed most, with age, replay count and TD error. Train
-    with --save first; while that continues, what is shown is the last checkpoint.
-
-    Example: replaylab watch runs/mine
-
-    Example: replaylab watch runs/mine --seed 3 --video greedy.mp4
-
-    Example: replaylab watch runs/mine --sheet replay.png --places 12
-    """
-
-    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
-    """The folder that `replaylab train --save FOLDER` wrote, or still writes."""
-
-    seed: int | None = None
-    """Whose agent and replay; None: the run's first seed."""
-
-    sheet: Path | None = None
-    """Write the sheet to this PNG or SVG file, and the video only if --video is given, too; None: without --video to
-    FOLDER/replay-SEED.png."""
-
-    video: Path | None = None
-    """Write the video to this file (mp4, or GIF without PyAV; .gif and .webp as they say), and the sheet only if
-    --sheet is given, too; None: without --sheet to FOLDER/greedy-SEED.mp4."""
-
-    places: int = 6
-    """Steps in each row of the sheet."""
-
-    max_steps: int = 3_000
-    """Where the episode is cut."""
-
-    def __call__(self) -> int:
-        """Write what can be shown and return the exit code."""
-        from replaylab.commands.watch import SavedRun, watch
-
-        for name in ("places", "max_steps"):
-            if getattr(self, name) < 1:
-                option = name.replace("_", "-")
-                raise SpecError(f"watch: --{option} must be at least 1, but got {getattr(self, name)}")
-        saved = SavedRun(self.folder, self.seed)
-        for option in ("sheet", "video"):
-            check_place("watch", option, getattr(self, option), is_file=True)
-        for line in watch(saved, self.sheet, self.video, self.places, self.max_steps):
-            print(line)
-        return 0
-
-
-@dataclass(frozen=True)
-class ClaimsCommand:
-    """Test published statements about experience replay: claim, source, our figure with its interval, verdict.
-
-    Example: replaylab claims 1 6 --json claims.json
-
-    Example: replaylab claims --all
-    """
-
-    numbers: Annotated[Positional[tuple[int, ...]], arg(metavar="NUMBER ...")] = ()
-    """Which claims; none: all of them, which takes long."""
-
-    all: bool = False
-    """Measure every claim again with this code, and end with a table. What is measured stays in results/claims/CODE, so
-    that the same command continues where it was stopped, and measures again where the code has changed."""
-
-    json: Path | None = None
-    """Write all that is printed to this file as well, as JSON."""
-
-    def __call__(self) -> int:
-        """Run the claims and return the exit code, which does not depend on the verdicts."""
-        from functools import partial
-
-        from replaylab.claims import chosen, reporting
-
-        if self.all and self.numbers:
-            raise SpecError("claims: --all measures every claim; leave the numbers out")
-        claims = chosen(self.numbers)
-        check_place("claims", "json", self.json, is_file=True)
-        say = partial(print, flush=True)
-        results = reporting.rerun(claims, say, Path("results", "claims")) if self.all else reporting.run(claims, say)
-        if self.json is not None:
-            self.json.write_text(reporting.dump(results), encoding="utf-8")
-        return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

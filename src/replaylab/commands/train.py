@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
-from replaylab.commands import actors
-from replaylab.errors import SnapshotError, SpecError
-from replaylab.files.atomic import write_text
+from replaylab.commands.saved_runs import describe_run
 from replaylab.study.analysis import comparisons
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan.chunks import Chunk
@@ -26,98 +22,13 @@ from replaylab.study.report import sentences
 from replaylab.study.results import provenance
 from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_chunk
-from replaylab.study.spec.components import Catalogue, Part, json_data, resolve
-from replaylab.study.spec.errors import first_fault
 
 if TYPE_CHECKING:
     from replaylab.learners import Agents, Hook
     from replaylab.watch import Episode
 
-SAVING = "saving.json"
-"""Beside chunk.json: how often the run is saved."""
-
 Trainer = Callable[..., dict[str, Any]]
 """Trains a chunk, as `train_chunk` does, and returns its columns."""
-
-
-def part_of(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
-    """Return the table of a learner or a strategy.
-
-    Args:
-        kind: A type of the catalogue, or ``module:Class``.
-        options: ``key=value``, values as in TOML.
-        catalogue: Its types.
-        where: The option of the command line that names it.
-
-    Raises:
-        SpecError: An option is unknown or breaks a rule.
-    """
-    part = Part.of(kind, options_of(options, f"{where}-options"))
-    return resolve(part, catalogue, where, "train").model_dump()
-
-
-def transform_of(text: str) -> dict[str, Any]:
-    """Return the table of a transform: ``type`` or ``type:key=value,key=value``, values as in TOML."""
-    kind, _, options = text.partition(":")
-    return {"type": kind, **options_of([option for option in options.split(",") if option], "--transforms")}
-
-
-def options_of(texts: Iterable[str], where: str) -> dict[str, Any]:
-    """Return what options ``key=value`` of a command line say; each name may be given once."""
-    pairs = [_option(text, where) for text in texts]
-    names = [name for name, _ in pairs]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise SpecError(f"train: {where} must give each name once, but got {twice[0]} {names.count(twice[0])} times")
-    return dict(pairs)
-
-
-def _option(text: str, where: str) -> tuple[str, Any]:
-    """Split ``key=value``; a value that is not TOML is text."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise SpecError(f"train: {where} take KEY=VALUE, but got {text!r}.")
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key, value
-
-
-def saved_chunk(folder: Path) -> Chunk:
-    """Return the chunk whose run was saved in a folder.
-
-    Raises:
-        SnapshotError: the folder holds no run, or a damaged one.
-    """
-    file = folder / "chunk.json"
-    if not file.is_file():
-        raise SnapshotError(f"{folder} holds no run: there is no chunk.json in it; pass the folder of --save")
-    try:
-        return Chunk.model_validate_json(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise SnapshotError(f"{file} is damaged: {first_fault(error)}; use another copy") from error
-
-
-def saved_period(folder: Path) -> int | None:
-    """Return how often a run is saved, or None if that is not recorded."""
-    try:
-        period = json.loads((folder / SAVING).read_text(encoding="utf-8"))["save_every"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return period if isinstance(period, int) and period > 0 else None
-
-
-def default_save_period(chunk: Chunk) -> int | None:
-    """Return a tenth of the budget, or None where the environment cannot continue from a checkpoint."""
-    from replaylab.envs import make_vector_env
-    from replaylab.learners.training import env_state
-
-    env_id, options = chunk.made_of
-    env = make_vector_env(env_id, 1, **options)
-    try:
-        return max(1, chunk.steps // 10) if env_state.possible(env) else None
-    finally:
-        env.close()
 
 
 def train_and_report(
@@ -153,11 +64,7 @@ def train_and_report(
     _print(console, f"{chunk.label}, {chunk.steps:,} {chunk.unit} each")
     if save is not None:
         hooks.append(Checkpoints(save, save_every))
-        if not resume:
-            save.mkdir(parents=True, exist_ok=True)
-            (save / actors.FILE).unlink(missing_ok=True)  # of a run that was there before; `trainer` writes its own
-            write_text(save / "chunk.json", json.dumps(json_data(chunk), indent=1))
-        write_text(save / SAVING, json.dumps({"save_every": save_every}))
+        describe_run(save, None if resume else chunk, save_every)
     with ExitStack() as open_files:
         if tensorboard is not None:
             from replaylab.watch import TensorBoard

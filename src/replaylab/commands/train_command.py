@@ -134,7 +134,8 @@ class TrainCommand:
         """Train and return the exit code."""
         from rich.console import Console
 
-        from replaylab.commands.train import saved_chunk, train_and_report
+        from replaylab.commands.saved_runs import saved_chunk
+        from replaylab.commands.train import train_and_report
         from replaylab.study.execution.worker.preflight import check_chunk
 
         self._check_saving()
@@ -209,7 +210,7 @@ class TrainCommand:
 
     def _saves_every(self, chunk: Chunk, trainer: Trainer) -> int | None:
         from replaylab.commands.actors import WithActors
-        from replaylab.commands.train import default_save_period, saved_period
+        from replaylab.commands.saved_runs import default_save_period, saved_period
 
         if self.save_every is not None:
             return self.save_every
@@ -237,7 +238,7 @@ class TrainCommand:
         Raises:
             SpecError: One is unknown or breaks a rule.
         """
-        from replaylab.commands.train import options_of, part_of, transform_of
+        from replaylab.commands.train_options import options_of, part_of, transform_of
         from replaylab.study.plan.chunks import plan
         from replaylab.study.spec.components import LEARNERS, STRATEGIES
         from replaylab.study.spec.study_file import Spec

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from replaylab.commands.places import check_place
 from replaylab.errors import ConfigError, MissingExtraError, ReplayError, SnapshotError, SpecError
 
 if TYPE_CHECKING:
     from replaylab.learners.training.state import Run
     from replaylab.watch import Episode
+
+with suppress(ModuleNotFoundError):  # `main` reports that the lab extra is missing
+    from tyro.conf import Positional, arg
 
 
 class SavedRun:
@@ -27,7 +32,7 @@ class SavedRun:
     """
 
     def __init__(self, folder: Path, seed: int | None) -> None:
-        from replaylab.commands.train import saved_chunk
+        from replaylab.commands.saved_runs import saved_chunk
 
         if (folder / "study.json").is_file():
             raise SpecError(
@@ -76,7 +81,7 @@ class SavedRun:
     def _with_agent(self, use: Callable[[Callable[[Any], Any]], Episode]) -> Episode:
         """Call a function with what the newest agent saved does: that of the training's end, or of the checkpoint."""
         from replaylab.envs import make_vector_env
-        from replaylab.learners.training.checkpoint import load_agents
+        from replaylab.learners.training.saved_agents import load_agents
         from replaylab.watch import greedy
 
         if not (self.folder / f"agents-{self.seed}.npz").is_file():
@@ -151,3 +156,52 @@ def watch(saved: SavedRun, sheet: Path | None, video: Path | None, places: int, 
     if not written:
         raise refused[0]
     return [*written, *(f"not written: {error}" for error in refused)]
+
+
+@dataclass(frozen=True)
+class WatchCommand:
+    """Look at a run that was saved: what its agent does, and what its replay holds and replays most.
+
+    Writes a video of a greedy episode and, where observations are pictures (Atari, MinAtar), a sheet of the replay's
+    frames: the steps of highest and lowest priority and those replayed most, with age, replay count and TD error. Train
+    with --save first; while that continues, what is shown is the last checkpoint.
+
+    Example: replaylab watch runs/mine
+
+    Example: replaylab watch runs/mine --seed 3 --video greedy.mp4
+
+    Example: replaylab watch runs/mine --sheet replay.png --places 12
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """The folder that `replaylab train --save FOLDER` wrote, or still writes."""
+
+    seed: int | None = None
+    """Whose agent and replay; None: the run's first seed."""
+
+    sheet: Path | None = None
+    """Write the sheet to this PNG or SVG file, and the video only if --video is given, too; None: without --video to
+    FOLDER/replay-SEED.png."""
+
+    video: Path | None = None
+    """Write the video to this file (mp4, or GIF without PyAV; .gif and .webp as they say), and the sheet only if
+    --sheet is given, too; None: without --sheet to FOLDER/greedy-SEED.mp4."""
+
+    places: int = 6
+    """Steps in each row of the sheet."""
+
+    max_steps: int = 3_000
+    """Where the episode is cut."""
+
+    def __call__(self) -> int:
+        """Write what can be shown and return the exit code."""
+        for name in ("places", "max_steps"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise SpecError(f"watch: --{option} must be at least 1, but got {getattr(self, name)}")
+        saved = SavedRun(self.folder, self.seed)
+        for option in ("sheet", "video"):
+            check_place("watch", option, getattr(self, option), is_file=True)
+        for line in watch(saved, self.sheet, self.video, self.places, self.max_steps):
+            print(line)
+        return 0

@@ -5,9 +5,9 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import ClipReward
 
 from replaylab.envs import NoisyRewards, make_vector_env
+from replaylab.envs.vector import env_state
 from replaylab.envs.wrappers.noise import VectorNoisyRewards
 from replaylab.errors import ConfigError
-from replaylab.learners.training import env_state
 
 gym.register("NoisyLake-v0", lambda: NoisyRewards(gym.make("FrozenLake-v1"), 1.0))
 gym.register("ClippedBreakout-v0", lambda: ClipReward(gym.make("replaylab/MinAtar-Breakout-v1"), -1, 1))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from replaylab.envs.vector import env_state
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners import DQN, SB3, QLearning
-from replaylab.learners.training import env_state
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.preflight import check_trainable
 from replaylab.replay import CustomSampler, FrameStack, Prioritized, Uniform

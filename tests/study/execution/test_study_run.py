@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from replaylab.envs.vector import env_state
 from replaylab.errors import ConfigError, SpecError
-from replaylab.learners.training import env_state
 from replaylab.study import InProcess, Study
 from replaylab.study.results.store import read_metadata
 from tests.study.tiny import rows, run_here, study, table

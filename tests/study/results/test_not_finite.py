@@ -8,7 +8,8 @@ import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 from rich.console import Console
 
-from replaylab.commands.train import saved_chunk, train_and_report
+from replaylab.commands.saved_runs import saved_chunk
+from replaylab.commands.train import train_and_report
 from replaylab.commands.train_command import TrainCommand
 from replaylab.learners import QLearning
 from replaylab.study import InProcess, Spec, Study

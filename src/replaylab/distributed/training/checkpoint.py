@@ -18,7 +18,7 @@ from replaylab.distributed.replay import RemoteReplay, snapshots
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.errors import SnapshotError
 from replaylab.files.bundle import Bundle, Schema, reading
-from replaylab.learners.training.checkpoint import check_same_run
+from replaylab.learners.training.configuration import check_same_run
 from replaylab.trees import flatten, nest
 
 REPLAY = "replay"

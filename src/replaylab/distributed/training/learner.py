@@ -13,8 +13,7 @@ from replaylab.distributed.training.actor import Published, Report
 from replaylab.distributed.training.followed_agents import followed
 from replaylab.distributed.training.options import DEPTH, Actors
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.learners import Agents, Hook, Metrics, PublishedAgents, TrainingConfig
-from replaylab.learners.api.clock import Clock
+from replaylab.learners import Agents, Hook, PublishedAgents, TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.hooks import HookList
 from replaylab.learners.training.loop import learn_from
@@ -62,7 +61,7 @@ class LearnerRun:
         self.sampler = cast("Sampler", configuration.sampler)
         self.feedback: str | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
         self.transforms = transforms_for(self.env, configuration.transforms)
-        self.clock = Clock.of(configuration.total_steps, None, 1)
+        self.clock = configuration.clock(1)
         self.hooks = HookList(configuration, [seed], hooks, loop="with actors", lacks=LACKS)
         self.recorder = self.hooks.recorder
         self._steps_per_update = None if samples_per_insert is None else self.learner.batch_size / samples_per_insert
@@ -165,7 +164,7 @@ class LearnerRun:
         self.skipped = int(state["skipped"])
         self.until = int(state["until"])
         self.hooks.restore(state["hooks"])
-        self.recorder.restore_rows(self.seeds, Metrics(state["rows"]))
+        self.recorder.restore_rows(self.seeds, state["rows"])
 
     @contextmanager
     def _at(self, steps: int) -> Iterator[None]:

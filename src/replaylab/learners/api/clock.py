@@ -29,14 +29,6 @@ class Clock:
         self.now = np.zeros(replicas, np.int64)
         self._moved = np.ones(replicas, np.bool_)
 
-    @classmethod
-    def of(cls, total_steps: int | None, total_episodes: int | None, replicas: int) -> "Clock":
-        """Return the clock of the one budget that a `TrainingConfig` has; the other is None."""
-        if total_steps is not None:
-            return cls(total_steps, "steps", replicas)
-        assert total_episodes is not None
-        return cls(total_episodes, "episodes", replicas)
-
     def step(self) -> None:
         """Begin a step of every replica."""
         self.steps += 1

@@ -8,11 +8,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import shown
-from replaylab.envs.vectorize import make_single_env
 from replaylab.errors import ConfigError
-from replaylab.learners.api.clock import Clock
-from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep, Feedback, Hook
 from replaylab.learners.api.one_replica import OneReplica, with_replica
 from replaylab.learners.api.protocols import Agents, Update
@@ -20,10 +16,10 @@ from replaylab.learners.api.random_streams import global_streams_kept
 from replaylab.learners.api.whole_algorithm import ProbedModel, ReplayedModel, TrainedModel, WholeAlgorithm
 from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.factories import environments, make_with
+from replaylab.learners.training.factories import environments, single_environment
 from replaylab.learners.training.hooks import HookList
+from replaylab.learners.training.watched_env import WatchedEnv
 from replaylab.replay import Batch, Replay, Sampler, Tape
-from replaylab.trees import map_leaves
 
 LACKS = ("before_turn", "before_store", "on_update")
 """Events that only the library's training loop has."""
@@ -36,11 +32,6 @@ def train_algorithm(configuration: TrainingConfig, seeds: Sequence[int], hooks: 
         ConfigError: A setting does not fit such an algorithm.
     """
     algorithm, sampler = cast("WholeAlgorithm", configuration.learner), configuration.sampler
-    if not isinstance(sampler, Sampler):
-        raise ConfigError(
-            f"`sampler` must be left to the algorithm with {type(algorithm).__name__}, whose networks only its loop "
-            f"knows, but got {shown(sampler)}, which asks the library's own learners"
-        )
     tables: list[Metrics] = []
     for place in range(len(seeds)):
         if isinstance(sampler, Tape):
@@ -81,7 +72,7 @@ class AlgorithmRun:
         self.seed, self.seeds = seeds[place], [seeds[place]]
         self.sampler = cast("Sampler", configuration.sampler)
         self.feedback: Feedback | None = None
-        self.clock = Clock.of(configuration.total_steps, configuration.total_episodes, 1)
+        self.clock = configuration.clock(1)
         loop = f"of {type(configuration.learner).__name__}"
         self.hooks = HookList(configuration, seeds, hooks, loop=loop, lacks=LACKS)
         self.recorder = self.hooks.recorder
@@ -102,7 +93,8 @@ class AlgorithmRun:
         Raises:
             ConfigError: The environment cannot be made.
         """
-        env = _Watched(make_with(self.configuration, make_single_env), self)
+        events = self.go_on, self.stepped, self.episode_left
+        env = WatchedEnv(single_environment(self.configuration), self.env_id, self.seed, self.clock, *events)
         self._envs.append(env)
         return env
 
@@ -142,12 +134,7 @@ class AlgorithmRun:
         return not self.clock.over.all()
 
     def stepped(self, step: EnvStep) -> None:
-        """Count a step, and emit `on_step`.
-
-        Raises:
-            NonFiniteError: A reward or an observation is NaN or infinite.
-        """
-        check_step(step.reward, step.next_obs, None, step.ended, self.env_id, self.seeds, self.clock.steps + 1)
+        """Count a step, and emit `on_step`."""
         self.clock.step()
         self.clock.end(step.ended)
         self.hooks.emit("on_step", self, step, np.array([self.clock.steps - 1]))
@@ -204,37 +191,3 @@ class AlgorithmRun:
                 f"rows of `newest_batch`, but has shape {td_error.shape}"
             )
         return Update(td_error[None]), rows
-
-
-class _Watched(gym.Wrapper[Any, Any, Any, Any]):
-    """Wrapper that reports each step to a run."""
-
-    def __init__(self, env: gym.Env[Any, Any], run: AlgorithmRun) -> None:
-        super().__init__(env)
-        self._run, self._obs, self._open = run, None, False
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        obs, info = self.env.reset(seed=seed, options=options)
-        run = self._run
-        check_obs(_rows(obs), run.env_id, run.seeds, f"a reset after step {run.clock.steps:,}")
-        if self._open:
-            run.episode_left()
-        self._obs, self._open = obs, False
-        return obs, info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        counts = self._run.go_on()
-        before = self._obs
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        self._obs, self._open = obs, not (terminated or truncated)
-        if counts:
-            ends = np.array([terminated], np.bool_), np.array([truncated], np.bool_)
-            rewards = np.array([reward], np.float64)
-            acted = np.asarray(action)[None]
-            self._run.stepped(EnvStep(_rows(before), acted, rewards, _rows(obs), *ends, None, ends[0] | ends[1]))
-        return obs, reward, terminated, truncated, info
-
-
-def _rows(obs: Any) -> Any:
-    """Return an observation as one of R = 1."""
-    return map_leaves(lambda part: np.asarray(part)[None], obs)

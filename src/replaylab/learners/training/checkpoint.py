@@ -10,22 +10,18 @@ So if the process is killed at any moment, the previous checkpoint or the new on
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from replaylab.arguments import instance, one_of, optional, place, takes, text, tuple_of, whole
+from replaylab.envs.vector import env_state
 from replaylab.errors import SnapshotError, StorageError
-from replaylab.files import npy
 from replaylab.files.bundle import Bundle, Schema, reading
-from replaylab.files.canonical_json import canonical
 from replaylab.files.folder import folder_of
 from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
-from replaylab.learners.api.protocols import Agents
-from replaylab.learners.metrics.metrics_table import Metrics
-from replaylab.learners.training import env_state
-from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.configuration import TrainingConfig, check_same_run
 from replaylab.learners.training.hooks import HookList
+from replaylab.learners.training.saved_agents import save_agents
 from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
 from replaylab.trees import flatten, nest
@@ -101,7 +97,7 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
     with reading(path, "run"):
         run.restore(state["run"])
         hooks.restore(state["recorder"])
-        hooks.recorder.restore_rows(manifest["seeds"], Metrics(state["rows"]))
+        hooks.recorder.restore_rows(manifest["seeds"], state["rows"])
     return run
 
 
@@ -176,36 +172,3 @@ class Checkpoints(Hook):
     def _after(run: TrainingRun, every: int) -> int:
         """Return the next multiple of `every` that the slowest replica will reach."""
         return (int(run.clock.now.min()) // every + 1) * every
-
-
-def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
-    """Write each agent's state to ``agents-SEED.npz``, with first axis 1; `Agents.restore` takes these arrays."""
-    path, state = folder_of(folder, "save_agents"), agents.state()
-    for r, seed in enumerate(seeds):
-        npy.write_arrays(path / f"agents-{seed}.npz", {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
-
-
-def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:
-    """Restore a single agent, made in the same way, from what `save_agents` wrote for a seed.
-
-    Raises:
-        SnapshotError: The file of this seed is missing.
-    """
-    file = folder_of(folder, "load_agents") / f"agents-{seed}.npz"
-    if not file.is_file():
-        raise SnapshotError(
-            f"{file} is missing: the run of seed {seed} did not end, or was not saved; train it with Checkpoints"
-        )
-    with reading(file, "file of agents"):
-        agents.restore(npy.read_arrays(file))
-
-
-def check_same_run(folder: Path, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
-    """Raise `SnapshotError` if a saved run is continued with other settings, as JSON values by name."""
-    for name in {**saved, **current}:
-        before, after = (canonical(settings.get(name)) for settings in (saved, current))
-        if before != after:
-            raise SnapshotError(
-                f"the run in {folder} is another one: it was trained with {name}={before}, but got {after}; continue "
-                "it with the settings it began with"
-            )

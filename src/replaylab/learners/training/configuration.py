@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaylab.arguments import (
@@ -23,12 +24,14 @@ from replaylab.arguments import (
     mapping,
     one_of,
     optional,
+    shown,
     text,
     tuple_of,
     whole,
 )
-from replaylab.errors import ConfigError
-from replaylab.files.canonical_json import plain
+from replaylab.errors import ConfigError, SnapshotError
+from replaylab.files.canonical_json import canonical, plain
+from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.protocols import EnvSampler, Learner
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training.env_hindsight import EnvHindsight
@@ -234,6 +237,11 @@ class TrainingConfig:
         check(self, **{name: setting.rule for name, setting in SETTINGS.items()})
         if self.transforms and not isinstance(self.sampler, Sampler) and not self.sampler.takes_transforms:
             raise ConfigError("the oracle scores steps as they are stored; leave the transforms out")
+        if isinstance(self.learner, WholeAlgorithm) and not isinstance(self.sampler, Sampler):
+            raise ConfigError(
+                f"`sampler` must be left to the algorithm with {type(self.learner).__name__}, whose networks only its "
+                f"loop knows, but got {shown(self.sampler)}, which asks the library's own learners"
+            )
         gamma = getattr(self.learner, "gamma", None)
         for transform in self.transforms:
             if isinstance(transform, Sequences):
@@ -265,6 +273,13 @@ class TrainingConfig:
             )
         return self.learner
 
+    def clock(self, replicas: int) -> Clock:
+        """Return a new clock of the budget, for R replicas."""
+        if self.total_steps is not None:
+            return Clock(self.total_steps, "steps", replicas)
+        assert self.total_episodes is not None
+        return Clock(self.total_episodes, "episodes", replicas)
+
     def learning_settings(self) -> dict[str, Any]:
         """Return, as JSON values, the settings that decide what is learned; a checkpoint continues only with these."""
         return {name: plain(getattr(self, name)) for name, setting in SETTINGS.items() if setting.decides}
@@ -277,3 +292,14 @@ IN_STUDIES: dict[str, InStudy] = {
     name: setting.study for name, setting in SETTINGS.items() if setting.study is not None
 }
 """The settings that study files give in their tables, by the names they have here."""
+
+
+def check_same_run(folder: Path, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Raise `SnapshotError` if a saved run is continued with other settings, as JSON values by name."""
+    for name in {**saved, **current}:
+        before, after = (canonical(settings.get(name)) for settings in (saved, current))
+        if before != after:
+            raise SnapshotError(
+                f"the run in {folder} is another one: it was trained with {name}={before}, but got {after}; continue "
+                "it with the settings it began with"
+            )

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, TypeVar, get_args
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
 from replaylab.arguments import shown
 from replaylab.envs import make_vector_env
+from replaylab.envs.vectorize import make_single_env
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.hooks import Feedback
 from replaylab.learners.api.observations import are_pixels
@@ -35,10 +37,19 @@ def environments(configuration: TrainingConfig, count: int) -> VectorEnv[Any, An
     Raises:
         ConfigError: The environment cannot be made.
     """
-    return make_with(configuration, make_vector_env, num_envs=count, autoreset_mode=configuration.autoreset_mode)
+    return _make_with(configuration, make_vector_env, num_envs=count, autoreset_mode=configuration.autoreset_mode)
 
 
-def make_with(configuration: TrainingConfig, make: Callable[..., Made], **further: Any) -> Made:
+def single_environment(configuration: TrainingConfig) -> gym.Env[Any, Any]:
+    """Return the environment to train on, alone.
+
+    Raises:
+        ConfigError: The environment cannot be made.
+    """
+    return _make_with(configuration, make_single_env)
+
+
+def _make_with(configuration: TrainingConfig, make: Callable[..., Made], **further: Any) -> Made:
     """Call a function with the environment's id and options, and return its result.
 
     Raises:

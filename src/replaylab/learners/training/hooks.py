@@ -9,10 +9,10 @@ from replaylab.arguments import checked, function, instance, optional, returned,
 from replaylab.errors import ConfigError, SnapshotError
 from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, HookSource, TrainingRun
 from replaylab.learners.api.protocols import Agents
+from replaylab.learners.evaluation.batch_measures import BatchMeasures
 from replaylab.learners.evaluation.episode_traces import EpisodeTraces
 from replaylab.learners.evaluation.visits import Visits
 from replaylab.learners.metrics.registry import Metric
-from replaylab.learners.training.batch_measures import BatchMeasures
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.evaluations import Evaluations
 from replaylab.learners.training.metrics_recorder import MetricsRecorder

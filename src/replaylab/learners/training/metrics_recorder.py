@@ -179,10 +179,10 @@ class MetricsRecorder(Hook):
         for name in COUNTS:
             setattr(self, name, int(state[name]))
 
-    def restore_rows(self, seeds: Sequence[int], rows: Metrics) -> None:
-        """Continue after the rows that `table` returned, with these seeds."""
+    def restore_rows(self, seeds: Sequence[int], rows: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Continue after the columns of the rows that `table` returned, with these seeds."""
         self.seeds = np.asarray(seeds, np.int64)
-        columns = [rows.columns[name] for name in ("seed", "step", "metric", "value")]
+        columns = [rows[name] for name in ("seed", "step", "metric", "value")]
         ends = np.flatnonzero(columns[2][1:] != columns[2][:-1]) + 1
         parts: Any = zip(*(np.split(column, ends) for column in columns), strict=True)
         self._rows = [(seed, step, str(metric[0]), value) for seed, step, metric, value in parts if len(seed)]

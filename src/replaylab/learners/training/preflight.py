@@ -3,9 +3,9 @@
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from replaylab.envs.vector import env_state
 from replaylab.learners.api.protocols import Learner
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
-from replaylab.learners.training import env_state
 from replaylab.learners.training.algorithm_run import train_algorithm
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.loop import turn

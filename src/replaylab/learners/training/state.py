@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
+from replaylab.envs.vector import env_state
 from replaylab.envs.vector.batched import autoreset_of
-from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep, Feedback
 from replaylab.learners.api.protocols import Agents, Step, pick
 from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.training import env_state, factories
+from replaylab.learners.training import factories
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.hooks import HookList
 from replaylab.replay import DivisibleReplay, InspectableReplay, Replay, Sampler, require
@@ -51,7 +51,7 @@ class Run:
         self.learner = configuration.driven_learner
         self.hooks = HookList(configuration, seeds) if hooks is None else hooks
         self.recorder = self.hooks.recorder
-        self.clock = Clock.of(configuration.total_steps, configuration.total_episodes, len(self.seeds))
+        self.clock = configuration.clock(len(self.seeds))
         self.env = factories.environments(configuration, len(self.seeds))
         env_state.prepare(self.env)
         self.agents = factories.agents_for(configuration, self.learner, self.env, self.seeds)

@@ -15,11 +15,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from replaylab.envs.vector import env_state
 from replaylab.errors import ConfigError, ReplayError, SnapshotError, StorageError
 from replaylab.learners import Hook
 from replaylab.learners.api.hooks import Bools, TrainingRun
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
-from replaylab.learners.training import checkpoint, env_state
+from replaylab.learners.training import checkpoint
 from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
 from replaylab.study.execution.worker.training import train_chunk

@@ -20,10 +20,10 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 
 from replaylab.envs.vector.generators import packed, unpack
 from replaylab.errors import ConfigError, SnapshotError
-from replaylab.learners.api.protocols import State
 from replaylab.trees import leaves, map_leaves, take
 
 Env = VectorEnv[Any, Any, Any]
+State = dict[str, npt.NDArray[Any]]
 FLAGS = ("_terminations", "_truncations", "_autoreset_envs")
 """Attributes of `SyncVectorEnv` with one entry for each copy."""
 

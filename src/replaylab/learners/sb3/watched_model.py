@@ -1,0 +1,119 @@
+"""A model of Stable-Baselines3 under way, as evaluations, measures and hooks see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecNormalize
+
+from replaylab.integrations.sb3 import ReplayLabBuffer
+from replaylab.integrations.sb3.buffer import Samples
+from replaylab.learners.api.protocols import Probe
+from replaylab.learners.api.random_streams import global_streams_kept
+from replaylab.learners.metrics.registry import MetricsRegistry
+from replaylab.learners.sb3.dry_updates import DryUpdates
+from replaylab.replay import Batch, ReplayBuffer
+from replaylab.trees import take
+
+CALLED_OTHERWISE = {"train/n_updates": "train/updates", "replay/td_error_mean": "train/td_error_mean"}
+"""What is logged → the same under our name."""
+
+
+class WatchedBuffer(ReplayLabBuffer):
+    """The same buffer, which remembers its newest batch and what that gave back, for measures, and tells of each."""
+
+    newest_batch: Batch | None = None
+    newest_td_error: npt.NDArray[Any] | None = None
+    heard: Callable[[Batch], None] | None = None
+
+    def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
+        self.newest_batch, self.newest_td_error = batch, None
+        if self.heard is not None:
+            self.heard(batch)
+        return super()._samples(batch, env)
+
+    def _fed(self, ids: npt.NDArray[np.int64], errors: npt.NDArray[Any]) -> None:
+        self.newest_td_error = errors
+        super()._fed(ids, errors)
+
+
+class WatchedModel:
+    """A model under way, as evaluations, measures and hooks see it.
+
+    Attributes:
+        model: The library's own.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm, registry: MetricsRegistry) -> None:
+        self.model, self._registry = model, registry
+        self.replay: ReplayBuffer = self.buffer.replay
+
+    @property
+    def buffer(self) -> WatchedBuffer:
+        """Where each step is stored."""
+        buffer = self.model.replay_buffer
+        assert isinstance(buffer, WatchedBuffer)
+        return buffer
+
+    @property
+    def newest_batch(self) -> Batch | None:
+        """What was drawn last."""
+        return self.buffer.newest_batch
+
+    @property
+    def updates(self) -> int:
+        """How many there were."""
+        return int(self.model._n_updates)
+
+    def act(self, obs: Any, explore: bool) -> npt.NDArray[Any]:
+        """Return actions (1, N, ...) for observations (1, N, ...)."""
+        action, _ = self.model.predict(take(obs, 0), deterministic=not explore)
+        return np.asarray(action)[None]
+
+    def numbers(self) -> Mapping[str, npt.ArrayLike]:
+        """Return what the algorithm and its buffer have logged since this was last asked, of what is registered."""
+        return logged(self.model, self._registry) | {"train/updates": self.updates}
+
+
+def logged(model: OffPolicyAlgorithm, registry: MetricsRegistry) -> dict[str, float]:
+    """Return what a model has logged since this was last called, of what is registered, under our names."""
+    named = {CALLED_OTHERWISE.get(name, name): value for name, value in model.logger.name_to_value.items()}
+    model.logger.dump()
+    return {name: float(value) for name, value in named.items() if name in registry and _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    return np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number)
+
+
+class WatchedAndProbedModel(WatchedModel):
+    """A model that can evaluate a batch.
+
+    Args:
+        model: The library's own.
+        registry: Of what is logged.
+        again: Makes the same algorithm, whose batches are handed to it.
+    """
+
+    def __init__(
+        self, model: OffPolicyAlgorithm, registry: MetricsRegistry, again: Callable[[], OffPolicyAlgorithm]
+    ) -> None:
+        super().__init__(model, registry)
+        self._again = again
+        self._dry: DryUpdates | None = None
+
+    @property
+    def newest_td_error(self) -> npt.NDArray[Any] | None:
+        """What the newest batch gave back, (B,)."""
+        return self.buffer.newest_td_error
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return what an update of the critics from a batch (1, B, ...) would see and do."""
+        if self._dry is None:
+            with global_streams_kept():
+                self._dry = DryUpdates(self._again())
+        return self._dry.probe(self.model, batch)
