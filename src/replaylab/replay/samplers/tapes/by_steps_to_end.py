@@ -240,7 +240,7 @@ def _places(random: np.random.Generator, bins: Ids, starts: Ids, counts: Ids) ->
 def _far(groups: Ids, ages: Ids, other_groups: Ids, other_ages: Ids) -> npt.NDArray[np.bool_]:
     """Return which bins are of another kind than the others, or more than one bin away from them."""
     other_kind = groups // _MAGNITUDES != other_groups // _MAGNITUDES
-    return other_kind | (np.abs(groups - other_groups) > 1) | (np.abs(ages - other_ages) > 1)
+    return np.asarray(other_kind | (np.abs(groups - other_groups) > 1) | (np.abs(ages - other_ages) > 1))
 
 
 def _nearest(wanted_groups: Ids, wanted_ages: Ids, groups: Ids, ages: Ids) -> Ids:
