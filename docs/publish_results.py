@@ -2,6 +2,9 @@
 
     python docs/publish_results.py results/decorrelation docs/results/decorrelation
 
+A study that was run in parts, each in a folder of its own, is published as one: name all folders, the target last. The
+target may be one of them, so that a part is added to what is published.
+
 For each run it holds what the tables of the report need, in full precision: the complete curve of the evaluation
 return, and of each metric that a contrast or `metrics` asks for; the run's mean of every other measure in the report;
 the last number of updates and of replayed transitions; and losses that were not finite.
@@ -11,6 +14,7 @@ name. If keys of study files are renamed, write the rows again: name the folder 
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,22 +68,31 @@ def selected_rows(study: Study) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def publish(study: Study, folder: Path) -> Path:
-    """Write the rows of a study's results into a folder and return the file's path."""
-    names = [*RECORDS, *(f"timing/{chunk.id}" for chunk in study.present)]
-    found = {name: record for name in names if (record := study.record(name))}
-    versions = [dict(one) for one in dict.fromkeys(tuple(one.items()) for one in study.versions())]
-    return write_published_rows(folder, study.spec, study.present, selected_rows(study), versions, found)
+def publish(parts: Sequence[Study], folder: Path) -> Path:
+    """Write the rows of a study's results, which may lie in several folders, into one and return the file's path."""
+    chunks, rows, versions, records = {}, [], {}, {}
+    for part in parts:
+        added = [chunk for chunk in part.present if chunk.id not in chunks]
+        chunks |= {chunk.id: chunk for chunk in added}
+        if added:
+            rows.append(selected_rows(part))
+        versions |= {tuple(libraries.items()): dict(libraries) for libraries in part.versions()}
+        names = [*RECORDS, *(f"timing/{chunk.id}" for chunk in added)]
+        records = {name: record for name in names if (record := part.record(name))} | records
+    return write_published_rows(
+        folder, parts[0].spec, [*chunks.values()], pa.concat_tables(rows), [*versions.values()], records
+    )
 
 
-def main(source: str, target: str) -> None:
-    """Publish the results in one folder into another, which has the study file or the name of a shipped study."""
+def main(*sources: str, target: str) -> None:
+    """Publish the results in folders into another, which has the study file or the name of a shipped study."""
     file = Path(target, "study.toml")
-    study = Study.from_toml(file if file.is_file() else Path(target).name, source)
-    file = publish(study, Path(target))
-    runs = sum(len(chunk.seeds) for chunk in study.present)
-    print(f"{file}: {runs:,} of {study.spec.runs:,} runs, {file.stat().st_size:,} bytes")
+    parts = [Study.from_toml(file if file.is_file() else Path(target).name, source) for source in sources]
+    published = Study.from_folder(publish(parts, Path(target)).parent)
+    runs = sum(len(chunk.seeds) for chunk in published.present)
+    size = Path(target, "rows.parquet").stat().st_size
+    print(f"{target}: {runs:,} of {published.spec.runs:,} runs, {size:,} bytes")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:-1], target=sys.argv[-1])

@@ -39,7 +39,7 @@ def results(tmp_path_factory) -> Study:
 
 @pytest.fixture
 def published(results, tmp_path) -> Study:
-    publish(results, tmp_path)
+    publish([results], tmp_path)
     return Study.from_folder(tmp_path)
 
 
@@ -68,8 +68,26 @@ def test_only_needed_metrics_are_kept(results, published):
 
 def test_publishing_published_rows_changes_nothing(published, tmp_path):
     before = (tmp_path / "rows.parquet").read_bytes()
-    publish(published, tmp_path)
+    publish([published], tmp_path)
     assert (tmp_path / "rows.parquet").read_bytes() == before
+
+
+def test_parts_in_several_folders_are_published_as_one(results, published, tmp_path):
+    whole = (published.folder / "rows.parquet").read_bytes()
+    parts = [Study(results.spec, tmp_path / str(k)) for k in range(2)]
+    for k, chunk in enumerate(results.present):
+        target = parts[k % 2].file_of(chunk)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(results.file_of(chunk).read_bytes())
+    joined = tmp_path / "joined"
+    publish(parts, joined)
+    assert tables(Study.from_folder(joined).report(figure_files=False).parent) == tables(results.folder)
+    publish(parts[:1], joined)
+    assert len(Study.from_folder(joined).present) == 3
+    publish([parts[1], Study.from_folder(joined)], joined)
+    assert len(Study.from_folder(joined).present) == len(results.present)
+    assert rows(Study.from_folder(joined)) == rows(Study.from_folder(published.folder))
+    assert (published.folder / "rows.parquet").read_bytes() == whole
 
 
 def test_timing_records_are_found_by_versions_with_other_ids(results, tmp_path, monkeypatch):
@@ -97,7 +115,7 @@ def test_damage_is_reported(published, place):
 
 
 def test_a_folder_with_a_run_is_read_as_a_run(results):
-    publish(results, results.folder)
+    publish([results], results.folder)
     opened = Study.from_folder(results.folder)
     assert rows(opened) == rows(results)
     (results.folder / "rows.parquet").unlink()
