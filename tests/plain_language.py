@@ -49,6 +49,7 @@ CLEAN = (
     "src/replaylab/plotting/",
     "src/replaylab/replay/",
     "src/replaylab/statistics/",
+    "src/replaylab/study/",
     "src/replaylab/torch/",
     "src/replaylab/watch/",
 )
@@ -56,7 +57,6 @@ CLEAN = (
 
 VAGUE_ALLOWED = {
     "src/replaylab/claims/claim.py": "its fields are the keys of published files",
-    "src/replaylab/learners/evaluation/batch_measures.py": "not yet renamed",
 }
 """Files in them that may have vague names, and why."""
 

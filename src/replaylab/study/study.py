@@ -139,7 +139,7 @@ class Study:
     def _results(self) -> StudyFolder | PublishedRows:
         """What the folder's results are read from."""
         if not is_published(self.folder):
-            return self._there
+            return self._study_folder
         from replaylab.study.results.published_rows import PublishedRows
 
         return PublishedRows(self.spec, self.folder)
@@ -159,7 +159,7 @@ class Study:
         return self._results.file_of(chunk)
 
     @property
-    def _there(self) -> StudyFolder:
+    def _study_folder(self) -> StudyFolder:
         return StudyFolder(self.spec, self.folder)
 
     @takes(
@@ -192,7 +192,7 @@ class Study:
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
         chosen_reporter = reporter or reporter_in_python(show)
-        return run_study(self._there, chosen_executor(workers, executor), chosen_reporter, checkpoint_every)
+        return run_study(self._study_folder, chosen_executor(workers, executor), chosen_reporter, checkpoint_every)
 
     @takes(workers=WORKERS, executor=optional(_executor), seconds=NOT_NEGATIVE)
     def estimate(
@@ -220,7 +220,7 @@ class Study:
         chosen = chosen_executor(workers, executor)
         planned, present = self.chunks, self.present
         check(self.file_of(p) for p in present)
-        again = to_record_again(self._there, [p for p in planned if not self.file_of(p).is_file()])
+        again = to_record_again(self._study_folder, [p for p in planned if not self.file_of(p).is_file()])
         return estimate(self.spec, planned, present, again, chosen, seconds)
 
     def results(self) -> duckdb.DuckDBPyRelation:
@@ -231,10 +231,10 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        found = self._results
-        if not found.present:
+        source = self._results
+        if not source.present:
             raise SpecError(f"{self.folder}: holds no results of these settings yet. Run the study first.")
-        return found.rows()
+        return source.rows()
 
     def versions(self) -> list[dict[str, str]]:
         """Return the library versions that the results were made with, one or more sets by library.

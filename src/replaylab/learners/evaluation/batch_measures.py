@@ -31,7 +31,7 @@ MOST_FEATURES = 64
 
 Floats = npt.NDArray[np.float64]
 Numbers = dict[str, npt.ArrayLike]
-Kept = dict[str, Any]
+Moment = dict[str, Any]
 """Of one moment, each (R, ...): the columns of the batches "drawn" and "uniform", the "td_error" that was fed back for
 the drawn rows (B; NaN: nothing was), their "age" (B), their steps to the end of their episode ("to_end", B; −1: it is
 running), and how many steps were stored ("size")."""
@@ -49,7 +49,7 @@ class BatchMeasures(Hook):
         self._spacing = -(-every // MOMENTS)
         self._moments = self._rounds = 0
         self._ends: list[list[int]] = []  # ids of the last steps of episodes
-        self._kept: list[Kept] = []
+        self._recorded: list[Moment] = []
         self._features: _Features | None = None
 
     def on_begin(self, run: TrainingRun) -> None:
@@ -80,14 +80,14 @@ class BatchMeasures(Hook):
         newest, replay = run.recorder.newest, cast("InspectableReplay", run.replay)
         sizes, rows = np.asarray(replay.size), batch.id.shape[1]
         streams = [generator(seed, Stream.MEASURES, steps) for seed in run.seeds]
-        ages = [one.integers(size, size=rows) for one, size in zip(streams, sizes, strict=True)]
-        self._kept.append(
+        ages = [stream.integers(size, size=rows) for stream, size in zip(streams, sizes, strict=True)]
+        self._recorded.append(
             {
                 "drawn": dict(batch),
                 "uniform": dict(replay.as_batch(newest[:, None] - np.stack(ages))),
                 "td_error": update.td_error,
                 "age": newest[:, None] - batch.id,
-                "to_end": np.stack([_to_end(*one) for one in zip(batch.id, self._ends, strict=True)]),
+                "to_end": np.stack([_to_end(ids, ends) for ids, ends in zip(batch.id, self._ends, strict=True)]),
                 "size": sizes,
             }
         )
@@ -98,38 +98,38 @@ class BatchMeasures(Hook):
         if steps // self.every <= self._rounds:
             return {}
         self._rounds = steps // self.every
-        kept, self._kept = self._kept, []
-        kept = [one for one in kept if one["age"].shape == kept[-1]["age"].shape]
-        if len(kept) < 2:
+        moments, self._recorded = self._recorded, []
+        moments = [moment for moment in moments if moment["age"].shape == moments[-1]["age"].shape]
+        if len(moments) < 2:
             return {}
-        numbers = _of_distribution(kept) | _of_ends(kept) | _of_use(cast("InspectableReplay", run.replay))
+        numbers = _of_distribution(moments) | _of_ends(moments) | _of_use(cast("InspectableReplay", run.replay))
         if isinstance(run.sampler, Tape):
             numbers["moved_share"] = run.replay.stats().moved_share
         if isinstance(run.agents, Probed):
-            numbers |= _of_probes(kept, run.agents)
-        if kept[0]["age"].shape[1] > 1:
+            numbers |= _of_probes(moments, run.agents)
+        if moments[0]["age"].shape[1] > 1:
             self._features = self._features or _Features(run.env.single_observation_space)
-            numbers |= self._of_pairs(kept) | self._features.numbers(kept)
+            numbers |= self._of_pairs(moments) | self._features.numbers(moments)
         return {f"replay/{name}": value for name, value in numbers.items()}
 
     def state(self) -> dict[str, Any]:
         """Return everything that decides what comes next, as nested arrays."""
         longest = max(map(len, self._ends), default=0)
-        ends = np.array([one + [-1] * (longest - len(one)) for one in self._ends], np.int64)
-        kept = {str(k): one for k, one in enumerate(self._kept)}
+        ends = np.array([ids + [-1] * (longest - len(ids)) for ids in self._ends], np.int64)
+        recorded = {str(k): moment for k, moment in enumerate(self._recorded)}
         counts = {"moments": np.array(self._moments), "looks": np.array(self._rounds)}
-        return {"measuring": counts | {"ends": ends, "kept": kept}}
+        return {"measuring": counts | {"ends": ends, "kept": recorded}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
-        own = state["measuring"]
-        self._moments, self._rounds = int(own["moments"]), int(own["looks"])
-        self._ends = [one[one >= 0].tolist() for one in own["ends"]]
-        self._kept = list(own.get("kept", {}).values())
+        saved = state["measuring"]
+        self._moments, self._rounds = int(saved["moments"]), int(saved["looks"])
+        self._ends = [ids[ids >= 0].tolist() for ids in saved["ends"]]
+        self._recorded = list(saved.get("kept", {}).values())
 
-    def _of_pairs(self, kept: list[Kept]) -> Numbers:
-        ids = _joined(one["drawn"]["id"] for one in kept)
-        episodes = np.stack([np.searchsorted(ends, own) for ends, own in zip(self._ends, ids, strict=True)])
+    def _of_pairs(self, moments: list[Moment]) -> Numbers:
+        ids = _joined(moment["drawn"]["id"] for moment in moments)
+        episodes = np.stack([np.searchsorted(ends, drawn) for ends, drawn in zip(self._ends, ids, strict=True)])
         return {
             "same_episode_share": measures.same_episode_share(episodes).mean(1),
             "smallest_gap": measures.smallest_gap(ids).mean(1),
@@ -155,11 +155,13 @@ class _Features:
             directions = np.random.default_rng(0).normal(size=(self._inputs.size, MOST_FEATURES))
             self._directions = directions / np.sqrt(MOST_FEATURES)
 
-    def numbers(self, kept: list[Kept]) -> Numbers:
+    def numbers(self, moments: list[Moment]) -> Numbers:
         """Return the measures of the rows' observations."""
         if self._inputs is None:
             return {}
-        drawn, uniform = (_joined(self._of(one[which]["obs"]) for one in kept) for which in ("drawn", "uniform"))
+        drawn, uniform = (
+            _joined(self._of(moment[which]["obs"]) for moment in moments) for which in ("drawn", "uniform")
+        )
         legacy = measures.legacy_correlated_pairs(drawn).mean(1)
         pool = uniform.reshape(len(uniform), 1, -1, uniform.shape[-1])
         drawn, uniform = measures.whitened(drawn, pool), measures.whitened(uniform, pool)
@@ -180,17 +182,17 @@ def _joined(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.stack(list(arrays), axis=1)
 
 
-def _of_distribution(kept: list[Kept]) -> Numbers:
+def _of_distribution(moments: list[Moment]) -> Numbers:
     """By the rows drawn: the mean of −ln P over draws is the entropy of P."""
-    distribution = _joined(one["drawn"]["probability"] for one in kept)
-    weight = _joined(one["drawn"]["weight"] for one in kept)
+    distribution = _joined(moment["drawn"]["probability"] for moment in moments)
+    weight = _joined(moment["drawn"]["weight"] for moment in moments)
     unknown = np.where(np.isnan(distribution), np.nan, 0.0)  # of samplers without a sampling distribution
     surprise = -np.log(distribution, out=unknown, where=distribution > 0).mean(2)
-    even = np.log(np.maximum(_joined(one["size"] for one in kept), 2))
+    even = np.log(np.maximum(_joined(moment["size"] for moment in moments), 2))
     known: Numbers = {} if np.isnan(surprise).all() else {"sampling_evenness": (surprise / even).mean(1)}
     return known | {
         "weight_effective_size": measures.effective_sample_size(weight).mean(1),
-        "drawn_age_mean": _joined(one["age"] for one in kept).mean((1, 2)),
+        "drawn_age_mean": _joined(moment["age"] for moment in moments).mean((1, 2)),
     }
 
 
@@ -198,8 +200,8 @@ def _to_end(ids: npt.NDArray[np.int64], ends: list[int]) -> npt.NDArray[np.int64
     return measures.steps_to_end(ids, ends) if ends else np.full(ids.shape, -1)
 
 
-def _of_ends(kept: list[Kept]) -> Numbers:
-    to_end = _joined(one["to_end"] for one in kept)
+def _of_ends(moments: list[Moment]) -> Numbers:
+    to_end = _joined(moment["to_end"] for moment in moments)
     finished = (to_end >= 0).sum((1, 2))
     mean = np.divide(np.maximum(to_end, 0).sum((1, 2)), finished, np.full(len(finished), np.nan), where=finished > 0)
     known: Numbers = {"steps_to_end_mean": mean} if finished.any() else {}
@@ -209,34 +211,34 @@ def _of_ends(kept: list[Kept]) -> Numbers:
 def _of_use(replay: InspectableReplay) -> Numbers:
     counts = replay.replay_counts()
     return {
-        "never_replayed_share": np.array([measures.never_replayed_share(one) for one in counts]),
-        "replay_gini": np.array([measures.gini(one) for one in counts]),
+        "never_replayed_share": np.array([measures.never_replayed_share(of_replica) for of_replica in counts]),
+        "replay_gini": np.array([measures.gini(of_replica) for of_replica in counts]),
     }
 
 
-def _of_probes(kept: list[Kept], agents: Probed) -> Numbers:
+def _of_probes(moments: list[Moment], agents: Probed) -> Numbers:
     """By the parameters of now: TD errors, and how far the batches' mean gradients lie apart."""
     errors: dict[str, list[npt.NDArray[Any]]] = {"drawn": [], "uniform": []}
 
     def gradients(which: str) -> Iterable[npt.NDArray[Any]]:
-        for one in kept:
-            probe = probed(agents, Batch(one[which]))
+        for moment in moments:
+            probe = probed(agents, Batch(moment[which]))
             errors[which].append(probe.td_error)
             yield probe.gradient
 
-    weight = np.mean([one["drawn"]["weight"].mean(1) for one in kept], axis=0)
-    ours, theirs = (measures.total_variance(gradients(which)) for which in ("drawn", "uniform"))
-    ours = ours / weight**2
-    fresh, every = (_joined(errors[which]).reshape(len(ours), -1) for which in ("drawn", "uniform"))
-    found = measures.td_errors(fresh, _joined(one["td_error"] for one in kept).reshape(fresh.shape), every)
-    statistics = vars(found)
-    if np.isnan(found.gap).all():  # nothing was fed back
+    weight = np.mean([moment["drawn"]["weight"].mean(1) for moment in moments], axis=0)
+    drawn, uniform = (measures.total_variance(gradients(which)) for which in ("drawn", "uniform"))
+    drawn = drawn / weight**2
+    fresh, every = (_joined(errors[which]).reshape(len(drawn), -1) for which in ("drawn", "uniform"))
+    td_errors = measures.td_errors(fresh, _joined(moment["td_error"] for moment in moments).reshape(fresh.shape), every)
+    statistics = vars(td_errors)
+    if np.isnan(td_errors.gap).all():  # nothing was fed back
         statistics = {name: value for name, value in statistics.items() if name != "gap"}
-    known = np.divide(theirs, ours, out=np.full(ours.shape, np.nan), where=ours > 0)
+    known = np.divide(uniform, drawn, out=np.full(drawn.shape, np.nan), where=drawn > 0)
     return {
-        "gradient_variance": ours,
-        "gradient_variance_uniform": theirs,
-        "effective_batch_size": kept[0]["age"].shape[1] * known,
+        "gradient_variance": drawn,
+        "gradient_variance_uniform": uniform,
+        "effective_batch_size": moments[0]["age"].shape[1] * known,
         **{f"td_error_{name}": value for name, value in statistics.items()},
         "autocorrelation_time": measures.integrated_autocorrelation(fresh),
     }

@@ -190,17 +190,20 @@ def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) ->
     """
     bounds = spec.equivalence if metric == RETURN else {}
     level = spec.look_level
-    found = differences(curves, spec.baseline, bounds, level)
-    return [replace(one, p=p_at_look(one.p, level), p_max_t=p_at_look(one.p_max_t, level)) for one in found]
+    tested = differences(curves, spec.baseline, bounds, level)
+    return [
+        replace(difference, p=p_at_look(difference.p, level), p_max_t=p_at_look(difference.p_max_t, level))
+        for difference in tested
+    ]
 
 
 def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
     """Return the curves of a metric, in the order of the study file; empty where nothing logged it."""
     quoted = metric.replace("'", "''")
     columns = rows.filter(f"metric = '{quoted}'").order("environment, learner, strategy, seed, step").fetchnumpy()
-    found = {curve.key: curve for curve in _grouped(columns)}
+    by_key = {curve.key: curve for curve in _grouped(columns)}
     keys = product(spec.environments, spec.learners, spec.strategies)
-    curves = [found[key] for key in keys if key in found]
+    curves = [by_key[key] for key in keys if key in by_key]
     shared: dict[tuple[str, str], int] = {}
     for curve in curves:
         total = spec.budget_of(curve.strategy).total
@@ -210,8 +213,8 @@ def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Cu
 
 def thinned(curve: Curve, most: int) -> Curve:
     """Return the curve at up to ``most`` of its points, evenly spread, the last one always among them."""
-    kept = np.unique(np.linspace(0, len(curve.steps) - 1, min(len(curve.steps), most)).round().astype(np.intp))
-    return replace(curve, steps=curve.steps[kept], values=curve.values[:, kept])
+    points = np.unique(np.linspace(0, len(curve.steps) - 1, min(len(curve.steps), most)).round().astype(np.intp))
+    return replace(curve, steps=curve.steps[points], values=curve.values[:, points])
 
 
 def curve_of_runs(
@@ -280,15 +283,15 @@ def differences(
 
 def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return both strategies' measure on the seeds that have a number of both, row by row; each of shape (pairs,)."""
-    _, ours, theirs = _paired(curve, base, measure)
-    return ours, theirs
+    _, values, base_values = _paired(curve, base, measure)
+    return values, base_values
 
 
 def _paired(
     curve: Curve, base: Curve, measure: Measure
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    seeds, ours, theirs = np.intersect1d(curve.seeds, base.seeds, return_indices=True)
-    pair = curve.of_runs(measure)[ours], base.of_runs(measure)[theirs]
+    seeds, rows, base_rows = np.intersect1d(curve.seeds, base.seeds, return_indices=True)
+    pair = curve.of_runs(measure)[rows], base.of_runs(measure)[base_rows]
     both = np.isfinite(pair).all(axis=0)
     return seeds[both], pair[0][both], pair[1][both]
 
@@ -308,19 +311,19 @@ def _family(
     pairs = [(c, _paired(c, base, measure)) for c, base in pairs_with_baseline(curves, baseline)]
     pairs = [(curve, pair) for curve, pair in pairs if len(pair[0])]
     error = alpha / max(1, sum(curve.environment in bounds for curve, _ in pairs))
-    found, each = [], []
-    for curve, (seeds, ours, theirs) in pairs:
-        size, p = statistics.paired_test(ours, theirs)
+    results, each = [], []
+    for curve, (seeds, values, base_values) in pairs:
+        size, p = statistics.paired_test(values, base_values)
         equivalence = None
         if (bound := bounds.get(curve.environment)) is not None:
-            inner = inner_interval(error, [ours, theirs], statistics.paired_difference)
+            inner = inner_interval(error, [values, base_values], statistics.paired_difference)
             equivalence = Equivalence(size, inner, Bounds(-bound, bound), 1.0 - 2.0 * error)
-        found.append(Difference(*curve.key, baseline, measure, len(ours), size, p, p, equivalence))
-        each.append(SeedValues(seeds, ours - theirs))
-    if len(found) == 1:  # nothing to correct for
-        return found
-    family = corrected(each, [d.iqm for d in found])
-    return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(found, family, strict=True)]
+        results.append(Difference(*curve.key, baseline, measure, len(values), size, p, p, equivalence))
+        each.append(SeedValues(seeds, values - base_values))
+    if len(results) == 1:  # nothing to correct for
+        return results
+    family = corrected(each, [d.iqm for d in results])
+    return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(results, family, strict=True)]
 
 
 def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) -> list[BudgetSpent]:

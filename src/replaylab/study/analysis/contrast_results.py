@@ -135,29 +135,27 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
     of_runs: dict[tuple[str, str, bool], Mapping[Cell, SeedValues]] = {}
     each: dict[str, _Each] = {}
     warnings: list[str] = []
-    for one in questions:
-        if one.of is not None:
-            each[one.name] = _difference(each[one.of[0]], each[one.of[1]])
+    for contrast in questions:
+        if contrast.of is not None:
+            each[contrast.name] = _difference(each[contrast.of[0]], each[contrast.of[1]])
             continue
-        key = (one.metric, one.measure, one.scored)
+        key = (contrast.metric, contrast.measure, contrast.scored)
         if key not in of_runs:
-            of_runs[key] = _values(curves_of(one.metric), one, spec.scores)
-        values, incomplete = _direct(one, of_runs[key])
-        each[one.name] = values
+            of_runs[key] = _values(curves_of(contrast.metric), contrast, spec.scores)
+        values, incomplete = _direct(contrast, of_runs[key])
+        each[contrast.name] = values
         warnings += incomplete
-    enough = [one for one in questions if len(each[one.name][0].seeds) >= LEAST_SEEDS]
-    for one in questions:
-        if one not in enough:
-            have = len(each[one.name][0].seeds)
-            warnings.append(
-                f"{one.name}: not answered: it needs results of all its cells for {LEAST_SEEDS} seeds, but has {have}."
-            )
+    enough = [contrast for contrast in questions if len(each[contrast.name][0].seeds) >= LEAST_SEEDS]
+    for contrast in questions:
+        if contrast not in enough:
+            rule = f"it needs results of all its cells for {LEAST_SEEDS} seeds"
+            warnings.append(f"{contrast.name}: not answered: {rule}, but has {len(each[contrast.name][0].seeds)}.")
     if spec.judged_by_role:
         results = _by_role(questions, enough, each)
     else:
-        results = _together([_finding(one, *each[one.name]) for one in enough])
+        results = _together([_finding(contrast, *each[contrast.name]) for contrast in enough])
     if spec.looks is not None:
-        results = tuple(_at_look(one, spec.look_level) for one in results)
+        results = tuple(_at_look(result, spec.look_level) for result in results)
     return ContrastResults(results, tuple(warnings))
 
 
@@ -169,8 +167,8 @@ def _by_role(
     questions: Sequence[ResolvedContrast], enough: Sequence[ResolvedContrast], each: Mapping[str, _Each]
 ) -> tuple[ContrastResult, ...]:
     """Return the results of a study with a primary contrast, in its order."""
-    alone = {one.name: _alone(one, *each[one.name]) for one in enough}
-    family = [one.name for one in enough if not one.primary and one.check is None]
+    alone = {contrast.name: _alone(contrast, *each[contrast.name]) for contrast in enough}
+    family = [contrast.name for contrast in enough if not contrast.primary and contrast.check is None]
     if family:
         together = statistics.mean_intervals(table_of([each[name][0] for name in family]))
         for k, name in enumerate(family):
@@ -183,48 +181,53 @@ def _by_role(
                 inner_level=1.0 - SIGNIFICANCE,
                 simultaneous=True,
             )
-    checks = [one for one in questions if one.check is not None]
-    failed = [one for one in checks if one.name not in alone or alone[one.name].verdict == "failed"]
+    checks = [contrast for contrast in questions if contrast.check is not None]
+    failed = [contrast for contrast in checks if contrast.name not in alone or alone[contrast.name].verdict == "failed"]
     return tuple(
-        replace(found, failed_checks=tuple(one.name for one in failed if one.guards is None or name in one.guards))
-        for name, found in alone.items()
+        replace(
+            result,
+            failed_checks=tuple(
+                contrast.name for contrast in failed if contrast.guards is None or name in contrast.guards
+            ),
+        )
+        for name, result in alone.items()
     )
 
 
-def _alone(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
+def _alone(contrast: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
     outer, inner = (
         statistics.mean_intervals(each.values[:, None], level=level)
         for level in (1.0 - SIGNIFICANCE, 1.0 - 2.0 * SIGNIFICANCE)
     )
-    size, within = (Interval(*(float(ends[0]) for ends in found[:3])) for found in (outer, inner))
+    size, within = (Interval(*(float(ends[0]) for ends in intervals[:3])) for intervals in (outer, inner))
     p = float(outer.p[0])
-    return ContrastResult(one, each, groups, cells, size, within, p, p)
+    return ContrastResult(contrast, each, groups, cells, size, within, p, p)
 
 
-def _values(curves: Sequence[Curve], one: ResolvedContrast, scores: Mapping[str, Score]) -> dict[Cell, SeedValues]:
+def _values(curves: Sequence[Curve], contrast: ResolvedContrast, scores: Mapping[str, Score]) -> dict[Cell, SeedValues]:
     """Return each cell's runs by their measure, scored; a run whose number is not finite is left out."""
-    found = {}
+    values = {}
     for curve in curves:
-        y = curve.of_runs(one.measure)
-        if one.scored and curve.environment in scores:
+        y = curve.of_runs(contrast.measure)
+        if contrast.scored and curve.environment in scores:
             y = scores[curve.environment].of(y)
         order = np.argsort(curve.seeds)
         order = order[np.isfinite(y[order])]
         if len(order):
-            found[Cell(*curve.key)] = SeedValues(curve.seeds[order], y[order])
-    return found
+            values[Cell(*curve.key)] = SeedValues(curve.seeds[order], y[order])
+    return values
 
 
-def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[_Each, list[str]]:
+def _direct(contrast: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[_Each, list[str]]:
     """Return c_s with the numbers of groups and cells behind it, and what to warn of."""
     warnings = []
-    absent = [cell for cell in one.cells if cell not in runs]
-    groups = [g for g in one.groups if not any(c in absent for side in g for c in side)]
-    weighted = [g for g in one.weighted if not any(cell in absent for cell, _ in g)]
+    absent = [cell for cell in contrast.cells if cell not in runs]
+    groups = [g for g in contrast.groups if not any(c in absent for side in g for c in side)]
+    weighted = [g for g in contrast.weighted if not any(cell in absent for cell, _ in g)]
     if absent:
-        planned, left = (len(a) + len(b) for a, b in ((one.groups, one.weighted), (groups, weighted)))
+        planned, left = (len(a) + len(b) for a, b in ((contrast.groups, contrast.weighted), (groups, weighted)))
         warnings.append(
-            f"{one.name}: {one.metric} is missing for {'; '.join(map(str, absent))}. "
+            f"{contrast.name}: {contrast.metric} is missing for {'; '.join(map(str, absent))}. "
             f"{planned - left} of {planned} matched groups are left out."
         )
     direct = [c for g in groups for side in g for c in side]
@@ -236,15 +239,15 @@ def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[_Ea
     if len(seeds) < len(union):
         short = [str(c) for c in used if len(runs[c].seeds) < len(union)]
         warnings.append(
-            f"{one.name}: {len(union) - len(seeds)} of {len(union)} seeds are left out because they are missing for "
-            f"{'; '.join(short)}."
+            f"{contrast.name}: {len(union) - len(seeds)} of {len(union)} seeds are left out because they are missing "
+            f"for {'; '.join(short)}."
         )
-    found = []
+    differences = []
     for more, less in groups:
         means = [np.mean([runs[cell].at(seeds) for cell in side], axis=0) for side in (more, less)]
-        found.append(means[0] - means[1])
-    found += [np.asarray(sum(weight * runs[cell].at(seeds) for cell, weight in g)) for g in weighted]
-    return (SeedValues(seeds, np.mean(found, axis=0)), len(found), len(used)), warnings
+        differences.append(means[0] - means[1])
+    differences += [np.asarray(sum(weight * runs[cell].at(seeds) for cell, weight in g)) for g in weighted]
+    return (SeedValues(seeds, np.mean(differences, axis=0)), len(differences), len(used)), warnings
 
 
 def _difference(a: _Each, b: _Each) -> _Each:
@@ -252,23 +255,23 @@ def _difference(a: _Each, b: _Each) -> _Each:
     return SeedValues(seeds, a[0].at(seeds) - b[0].at(seeds)), a[1] + b[1], a[2] + b[2]
 
 
-def _finding(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
+def _finding(contrast: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
     tested = statistics.contrast(each.values[:, None], [1.0])
     inner = statistics.bootstrap_interval(each.values, level=1.0 - 2.0 * SIGNIFICANCE)
-    return ContrastResult(one, each, groups, cells, tested.size, inner, tested.p)
+    return ContrastResult(contrast, each, groups, cells, tested.size, inner, tested.p)
 
 
-def _together(found: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
-    p = corrected([f.each for f in found], [f.size for f in found])
-    return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(found, p, strict=True))
+def _together(results: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
+    p = corrected([f.each for f in results], [f.size for f in results])
+    return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(results, p, strict=True))
 
 
-def _at_look(one: ContrastResult, level: float) -> ContrastResult:
+def _at_look(result: ContrastResult, level: float) -> ContrastResult:
     """Return a result with p-values and an equivalence test of a look's level."""
     return replace(
-        one,
-        p=p_at_look(one.p, level),
-        p_max_t=p_at_look(one.p_max_t, level),
-        inner=inner_interval(level, [one.each.values], statistics.bootstrap_interval),
+        result,
+        p=p_at_look(result.p, level),
+        p_max_t=p_at_look(result.p_max_t, level),
+        inner=inner_interval(level, [result.each.values], statistics.bootstrap_interval),
         inner_level=1.0 - 2.0 * level,
     )

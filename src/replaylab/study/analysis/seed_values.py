@@ -73,10 +73,10 @@ class SeedValues:
 
 def table_of(each: Sequence[SeedValues]) -> NDArray[np.float64]:
     """Return them as one array, seeds by comparisons, NaN where one lacks a seed."""
-    seeds = np.unique(np.concatenate([one.seeds for one in each]))
+    seeds = np.unique(np.concatenate([comparison.seeds for comparison in each]))
     table = np.full((len(seeds), len(each)), np.nan)
-    for column, one in zip(table.T, each, strict=True):
-        column[np.searchsorted(seeds, one.seeds)] = one.values
+    for column, comparison in zip(table.T, each, strict=True):
+        column[np.searchsorted(seeds, comparison.seeds)] = comparison.values
     return table
 
 
@@ -87,11 +87,11 @@ def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[
     takes part with those it has; one with a single seed does not, and has 1.
     """
     p = np.ones(len(each))
-    tested = [k for k, one in enumerate(each) if len(one.seeds) > 1]
+    tested = [k for k, comparison in enumerate(each) if len(comparison.seeds) > 1]
     if tested:
-        of = [(sizes[k], len(each[k].seeds)) for k in tested]
+        counted = [(sizes[k], len(each[k].seeds)) for k in tested]
         agree = [each[k].values.mean() * sizes[k].estimate > 0.0 for k in tested]
-        limits = np.where(agree, [statistics.interval_t(*one) for one in of], 0.0)
-        found = statistics.max_t(table_of([each[k] for k in tested]), limits=limits)
-        p[tested] = np.maximum(found, [statistics.interval_p(*one) for one in of])
+        limits = np.where(agree, [statistics.interval_t(size, seeds) for size, seeds in counted], 0.0)
+        p_max_t = statistics.max_t(table_of([each[k] for k in tested]), limits=limits)
+        p[tested] = np.maximum(p_max_t, [statistics.interval_p(size, seeds) for size, seeds in counted])
     return p

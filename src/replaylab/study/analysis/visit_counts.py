@@ -83,16 +83,16 @@ def pairs_with_baseline(visits: Sequence[StrategyVisits], baseline: str) -> list
     """Return each strategy's visits with the baseline's, both on the seeds that both have."""
     bases = {v.cell: v for v in visits if v.strategy == baseline}
     pairs = []
-    for own in visits:
-        base = bases.get(own.cell)
-        if base is None or base is own:
+    for compared in visits:
+        base = bases.get(compared.cell)
+        if base is None or base is compared:
             continue
-        seeds, ours, theirs = np.intersect1d(own.seeds, base.seeds, return_indices=True)
+        seeds, rows, base_rows = np.intersect1d(compared.seeds, base.seeds, return_indices=True)
         if len(seeds):
             pairs.append(
                 (
-                    replace(own, seeds=seeds, counts=own.counts[ours]),
-                    replace(base, seeds=seeds, counts=base.counts[theirs]),
+                    replace(compared, seeds=seeds, counts=compared.counts[rows]),
+                    replace(base, seeds=seeds, counts=base.counts[base_rows]),
                 )
             )
     return pairs
@@ -100,22 +100,22 @@ def pairs_with_baseline(visits: Sequence[StrategyVisits], baseline: str) -> list
 
 def visit_differences(visits: Sequence[StrategyVisits], baseline: str) -> list[VisitDifference]:
     """Return how far each strategy's visits are from the baseline's, tested, and Holm-corrected over all of them."""
-    found = []
-    for own, base in pairs_with_baseline(visits, baseline):
-        distance, p = statistics.share_distance_test(own.counts, base.counts)
-        found.append(VisitDifference(*own.key, baseline, len(own.seeds), distance, p, p))
-    corrected = statistics.holm([d.p for d in found])
-    return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
+    differences = []
+    for compared, base in pairs_with_baseline(visits, baseline):
+        distance, p = statistics.share_distance_test(compared.counts, base.counts)
+        differences.append(VisitDifference(*compared.key, baseline, len(compared.seeds), distance, p, p))
+    corrected = statistics.holm([d.p for d in differences])
+    return [replace(d, p_holm=float(p)) for d, p in zip(differences, corrected, strict=True)]
 
 
-def state_p_values(own: StrategyVisits, base: StrategyVisits) -> Floats:
+def state_p_values(compared: StrategyVisits, base: StrategyVisits) -> Floats:
     """Return the max-T-corrected p-value of each state's difference in share, shape (S,); 1 with a single seed.
 
     States that neither strategy ever visited take no part, and have 1.
     """
-    difference = own.shares - base.shares
+    difference = compared.shares - base.shares
     p = np.ones(difference.shape[1])
-    seen = (own.counts + base.counts).sum(axis=0) > 0
+    seen = (compared.counts + base.counts).sum(axis=0) > 0
     if len(difference) > 1:
         permutations = min(statistics.PERMUTATIONS, max(2_000, _MOST_NUMBERS // int(seen.sum())))
         p[seen] = statistics.max_t(difference[:, seen], permutations=permutations)

@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 def caveats(page: Page) -> list[str]:
     """Return what to warn of, whatever form the numbers are written in; contrasts have their own warnings."""
-    study, found = page.study, []
+    study, warnings = page.study, []
     missing = [p for p in study.chunks if not study.file_of(p).is_file()]
     if missing:
-        found.append(
+        warnings.append(
             f"Incomplete: {runs_of(missing)} of {counted(page.spec.runs, 'run')} "
             f"are missing. The report is about the others."
         )
     baseline, title = page.spec.baseline, page.titled(page.spec.baseline)
     if not any(c.strategy == baseline for c in page.curves):
-        found.append(f"The runs of the baseline, {title}, are missing, so nothing is compared with it.")
+        warnings.append(f"The runs of the baseline, {title}, are missing, so nothing is compared with it.")
     elif alone := what_ran(study).without_baseline():
         places = sentences.some([f"{page.titled(c.strategy)} on {page.heading(*c[:2])}" for c in alone])
-        found.append(f"{places}: the baseline, {title}, does not run there, so nothing is compared.")
+        warnings.append(f"{places}: the baseline, {title}, does not run there, so nothing is compared.")
     pairs = [np.isin(c.seeds, base.seeds).sum() for c, base in comparisons.pairs_with_baseline(page.curves, baseline)]
     few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves), map(int, pairs))
     below = sentences.below_enough_seeds(page.spec, min((len(c.seeds) for c in page.curves), default=1))
     before = earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))
-    found += filter(None, (few, below, before, divergence.warning(page.rows, page.curves)))
+    warnings += filter(None, (few, below, before, divergence.warning(page.rows, page.curves)))
     differ = _versions_that_differ(study)
     if differ:
-        found.append(f"The runs were made with different library versions: {'; '.join(differ)}.")
-    return found
+        warnings.append(f"The runs were made with different library versions: {'; '.join(differ)}.")
+    return warnings
 
 
 def _versions_that_differ(study: ReportedStudy) -> list[str]:
@@ -50,4 +50,4 @@ def _versions_that_differ(study: ReportedStudy) -> list[str]:
     for made_with in study.versions():
         for library, version in made_with.items():
             versions[library].add(version)
-    return [f"{library} {sentences.joined(sorted(found))}" for library, found in versions.items() if len(found) > 1]
+    return [f"{library} {sentences.joined(sorted(used))}" for library, used in versions.items() if len(used) > 1]

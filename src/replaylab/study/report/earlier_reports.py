@@ -80,8 +80,8 @@ def _off_plan(study: ReportedStudy, seeds: Sequence[int]) -> str | None:
     )
 
 
-def _counts(found: Sequence[int]) -> str:
-    return sentences.joined([str(n) for n in sorted(set(found))])
+def _counts(numbers: Sequence[int]) -> str:
+    return sentences.joined([str(n) for n in sorted(set(numbers))])
 
 
 def _plan(study: ReportedStudy) -> dict[str, Any] | None:

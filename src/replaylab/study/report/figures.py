@@ -40,7 +40,7 @@ References = Mapping[str, tuple[float, str]]
 
 def place_of(curve: Curve, curves: Iterable[Curve]) -> str:
     """Return the name of a curve's environment, with its learner's if the environment has several."""
-    learners = {one.learner for one in curves if one.environment == curve.environment}
+    learners = {other.learner for other in curves if other.environment == curve.environment}
     return f"{curve.environment}, {curve.learner}" if len(learners) > 1 else curve.environment
 
 
@@ -145,9 +145,9 @@ def _framed(
 
 def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], style: LineStyle, alpha: float) -> None:
     """Fill between two lines; where a point is missing, so is the band."""
-    there = np.isfinite(low) & np.isfinite(high)
-    for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(there)) + 1):
-        if there[part[0]]:
+    finite = np.isfinite(low) & np.isfinite(high)
+    for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(finite)) + 1):
+        if finite[part[0]]:
             sides = [np.stack([x[part], low[part]], axis=1), np.stack([x[part], high[part]], axis=1)[::-1]]
             around = np.concatenate(sides)
             filled = Polygon(around, closed=False, color=style.light, alpha=alpha, linewidth=0)
@@ -256,15 +256,15 @@ def over_environments(
     for strategy, style in styles.items():
         learners = dict.fromkeys(curve.learner for cell in cells for curve, _ in cell) if several else [""]
         for learner in learners:
-            own = [(c, b) for cell in cells for c, b in cell if c.strategy == strategy and learner in ("", c.learner)]
-            if own:
+            pairs = [(c, b) for cell in cells for c, b in cell if c.strategy == strategy and learner in ("", c.learner)]
+            if pairs:
                 title = f"{style.title}, {learner}" if several else style.title
-                panels.append(_environments_panel(own, title, styles[strategy], lines, scale))
+                panels.append(_environments_panel(pairs, title, styles[strategy], lines, scale))
     return Drawing([PanelGroup("", panels)], list(lines.items()), f"across: share of the budget in {time}; up: {unit}")
 
 
 def _environments_panel(
-    own: CellCurves,
+    pairs: CellCurves,
     title: str,
     style: LineStyle,
     lines: dict[str, LineStyle],
@@ -272,7 +272,7 @@ def _environments_panel(
 ) -> Panel:
     figure, axes = new_panel(SMALL, 170)
     read = []
-    for curve, band in own:
+    for curve, band in pairs:
         line = lines[curve.environment]
         look = replace(style, dashes=line.dashes, series=line.series)
         low, high = scale(curve.environment)
@@ -300,8 +300,10 @@ def traces(groups: Sequence[tuple[str, Sequence[EpisodeTrace]]], styles: dict[st
     """Draw a panel for each episode: its Q values, and dashed the returns; all of a group on one scale."""
     drawn = []
     for title, episodes in groups:
-        limits = _limits([values for one in episodes for values in (one.q, one.returns)])
-        drawn.append(PanelGroup(title, [_trace_panel(one, styles[one.strategy], limits, time) for one in episodes]))
+        limits = _limits([values for episode in episodes for values in (episode.q, episode.returns)])
+        drawn.append(
+            PanelGroup(title, [_trace_panel(episode, styles[episode.strategy], limits, time) for episode in episodes])
+        )
     return Drawing(drawn, axes="across: step of the episode; up: Q value and discounted return")
 
 
@@ -348,11 +350,11 @@ class Dots:
 
 def dots(groups: Sequence[tuple[str, Sequence[Dots]]], unit: str, *, small: bool = False) -> Drawing:
     """Draw panels of dots, as wide as the longest label asks for."""
-    longest = max(len(row.label) for _, panels in groups for one in panels for row in one.rows)
+    longest = max(len(row.label) for _, panels in groups for panel in panels for row in panel.rows)
     room = round(6.4 * longest) + 14
     width = next((w for w in ((SMALL, MEDIUM, WIDE) if small else (MEDIUM, WIDE)) if w - room >= 0.5 * w), WIDE)
     return Drawing(
-        [PanelGroup(title, [_dots(one, width, room) for one in panels]) for title, panels in groups], axes=unit
+        [PanelGroup(title, [_dots(panel, width, room) for panel in panels]) for title, panels in groups], axes=unit
     )
 
 
@@ -425,12 +427,12 @@ def profiles(
         styles: of the strategies.
     """
     drawn = []
-    for title, found in panels:
+    for title, bands in panels:
         figure, axes = new_panel(MEDIUM, 280, left=66, bottom=44) if len(panels) == 1 else new_panel(SMALL, 170)
-        read = [_draw(axes, styles[strategy].title, taus, band, styles[strategy]) for strategy, band in found]
+        read = [_draw(axes, styles[strategy].title, taus, band, styles[strategy]) for strategy, band in bands]
         axes.set_ylim(-0.03, 1.03)
         drawn.append(_framed(figure, axes, title, "score", read, (float(taus[0]), float(taus[-1]))))
-    shown = dict.fromkeys(strategy for _, found in panels for strategy, _ in found)
+    shown = dict.fromkeys(strategy for _, bands in panels for strategy, _ in bands)
     return Drawing(
         [PanelGroup("", drawn)],
         [(styles[s].title, styles[s]) for s in styles if s in shown],

@@ -33,96 +33,98 @@ class Headline:
         return f"{self.answer} {self.evidence}"
 
 
-def measured(one: ResolvedContrast) -> str:
+def measured(contrast: ResolvedContrast) -> str:
     """Return what a contrast compares, in words, such as "average return"."""
-    return f"{sentences.MEASURE_NAMES[one.measure]} {unit(one)}"
+    return f"{sentences.MEASURE_NAMES[contrast.measure]} {unit(contrast)}"
 
 
-def unit(one: ResolvedContrast) -> str:
+def unit(contrast: ResolvedContrast) -> str:
     """Return what a contrast's differences are of, in words: "return", "score", or the title of its metric."""
-    if one.unit in ("score", "return") or one.metric not in REGISTRY:
-        return one.unit
-    title = REGISTRY[one.metric].title
+    if contrast.unit in ("score", "return") or contrast.metric not in REGISTRY:
+        return contrast.unit
+    title = REGISTRY[contrast.metric].title
     return title[0].lower() + title[1:]
 
 
-def of_contrast(found: ContrastResult) -> str:
+def of_contrast(result: ContrastResult) -> str:
     """Return a contrast's verdict as a sentence: the study's own one, or a generated one."""
-    one = found.contrast
-    if found.verdict == "not interpretable":
-        return f"Not interpretable: the check {sentences.joined(found.failed_checks)} failed."
-    if one.check is not None:
-        return f"Check {found.verdict}."
-    first, second, what, within = *one.sides, measured(one), margin(found)
-    if one.of is None:
-        generated = _generated(found.verdict, first, second, what, within)
+    contrast = result.contrast
+    if result.verdict == "not interpretable":
+        return f"Not interpretable: the check {sentences.joined(result.failed_checks)} failed."
+    if contrast.check is not None:
+        return f"Check {result.verdict}."
+    first, second, what, within = *contrast.sides, measured(contrast), margin(result)
+    if contrast.of is None:
+        generated = _generated(result.verdict, first, second, what, within)
     else:  # of two other contrasts
-        generated = _generated(found.verdict, f"“{first}”", f"“{second}”", f"difference in {what}", within, "in")
-    return one.answers.of(found.verdict) or generated
+        generated = _generated(result.verdict, f"“{first}”", f"“{second}”", f"difference in {what}", within, "in")
+    return contrast.answers.of(result.verdict) or generated
 
 
 def main_contrast(results: Sequence[ContrastResult]) -> ContrastResult | None:
     """Return the primary contrast, or without one the first; None without results."""
-    return next((found for found in results if found.contrast.primary), results[0] if results else None)
+    return next((result for result in results if result.contrast.primary), results[0] if results else None)
 
 
-def sentence(found: ContrastResult) -> str:
+def sentence(result: ContrastResult) -> str:
     """Return the verdict on one contrast in words, with its numbers."""
-    return f"{of_contrast(found)} {numbers(found)}".strip()
+    return f"{of_contrast(result)} {numbers(result)}".strip()
 
 
-def numbers(found: ContrastResult) -> str:
+def numbers(result: ContrastResult) -> str:
     """Return the numbers behind a verdict: what is compared, the verdict, the difference with its interval."""
-    one, reported = found.contrast, found.reported
-    if found.verdict == "not interpretable":
+    contrast, reported = result.contrast, result.reported
+    if result.verdict == "not interpretable":
         return ""
-    seeds, versus = counted(len(found.each.seeds), "seed"), sentences.capital(one.versus)
-    size = f"{sentences.effect(reported.interval)} in {measured(one)}"
-    ends = f"{reported.label} interval {sentences.effect_interval(reported.interval, len(found.each.seeds))}"
-    if one.check is not None:
-        wanted = " to ".join(map(signed_significant, one.check))
+    seeds, versus = counted(len(result.each.seeds), "seed"), sentences.capital(contrast.versus)
+    size = f"{sentences.effect(reported.interval)} in {measured(contrast)}"
+    ends = f"{reported.label} interval {sentences.effect_interval(reported.interval, len(result.each.seeds))}"
+    if contrast.check is not None:
+        wanted = " to ".join(map(signed_significant, contrast.check))
         return f"{versus}: {size} ({ends}; it must lie within {wanted}; {seeds})."
-    declared = f"margin {margin(found)}; " if one.equivalence is not None and found.verdict != "equivalent" else ""
-    p = f"p {equals_p(found.p)}" if one.primary else f"p {equals_p(found.p_max_t)} after max-T correction"
-    verdict = sentences.in_words(found.verdict, margin(found))
+    declared = (
+        f"margin {margin(result)}; " if contrast.equivalence is not None and result.verdict != "equivalent" else ""
+    )
+    p = f"p {equals_p(result.p)}" if contrast.primary else f"p {equals_p(result.p_max_t)} after max-T correction"
+    verdict = sentences.in_words(result.verdict, margin(result))
     return f"{versus}: {verdict}, {size} ({ends}; {declared}{p}; {seeds})."
 
 
-def margin(found: ContrastResult) -> str:
+def margin(result: ContrastResult) -> str:
     """Return the equivalence margin as ±size; a dash without one."""
-    return "–" if found.contrast.equivalence is None else f"±{significant(found.contrast.equivalence)}"
+    return "–" if result.contrast.equivalence is None else f"±{significant(result.contrast.equivalence)}"
 
 
-def meanings(found: Sequence[ContrastResult], spec: Spec) -> str:
+def meanings(results: Sequence[ContrastResult], spec: Spec) -> str:
     """Return what the scores and metrics are that contrasts compare in place of the return."""
-    metrics = dict.fromkeys(f.contrast.metric for f in found)
+    metrics = dict.fromkeys(f.contrast.metric for f in results)
     known = [REGISTRY[name] for name in metrics if name in REGISTRY and name != RETURN]
     found_meanings = [f" {metric.title}: {metric.meaning}." for metric in known]
-    if any(f.contrast.scored for f in found):
-        scales = [f"{name} {one.low:g} and {one.high:g}" for name, one in spec.scores.items()]
+    if any(f.contrast.scored for f in results):
+        scales = [f"{name} {score.low:g} and {score.high:g}" for name, score in spec.scores.items()]
         found_meanings.append(f" Score: a linear scale of the return; 0 and 1 are for {'; for '.join(scales)}.")
     return "".join(found_meanings)
 
 
 def of_differences(results: ComparisonResults, spec: Spec) -> Headline | None:
     """Return the answer of a study without contrasts, about average returns; None without any result."""
-    found = [d for d in results.differences if d.measure == JUDGED]
+    judged = [d for d in results.differences if d.measure == JUDGED]
     levels = [level for level in results.levels if level.measure == JUDGED]
     if not levels:
         return None
-    if not found:
+    if not judged:
         return _of_levels(levels, spec)
-    if len(found) == 1:
+    if len(judged) == 1:
         answers = spec.answers or Answers()
-        word = sentences.verdict(found[0])
-        titles = sentences.titled((found[0].strategy, found[0].baseline), spec)
+        word = sentences.verdict(judged[0])
+        titles = sentences.titled((judged[0].strategy, judged[0].baseline), spec)
         phrase = sentences.MEASURE_PHRASES[JUDGED]
-        answer = answers.of(word) or _generated(word, titles[0], titles[1], phrase, sentences.bounds(found[0]))
-        return Headline(answer, row(found[0], spec))
-    if len({d.cell for d in found}) == 1:
-        return Headline(_in_one_place(found, spec), _highest(levels, spec))
-    seeds = counted(max(d.pairs for d in found), "seed")
-    return Headline(_in_places(found, spec), f"{seeds} each; corrected for {counted(len(found), 'comparison')}.")
+        answer = answers.of(word) or _generated(word, titles[0], titles[1], phrase, sentences.bounds(judged[0]))
+        return Headline(answer, row(judged[0], spec))
+    if len({d.cell for d in judged}) == 1:
+        return Headline(_in_one_place(judged, spec), _highest(levels, spec))
+    seeds = counted(max(d.pairs for d in judged), "seed")
+    return Headline(_in_places(judged, spec), f"{seeds} each; corrected for {counted(len(judged), 'comparison')}.")
 
 
 def lines(results: ComparisonResults, spec: Spec) -> list[str]:
@@ -143,10 +145,10 @@ def _generated(word: str, first: str, second: str, what: str, margin: str, where
     }[word]
 
 
-def _in_one_place(found: Sequence[Difference], spec: Spec) -> str:
+def _in_one_place(differences: Sequence[Difference], spec: Spec) -> str:
     base, phrase = spec.title_of(spec.baseline), sentences.MEASURE_PHRASES[JUDGED]
     titles = {
-        word: sentences.titled([d.strategy for d in found if sentences.verdict(d) == word], spec)
+        word: sentences.titled([d.strategy for d in differences if sentences.verdict(d) == word], spec)
         for word in ("higher", "lower", "equivalent", "inconclusive")
     }
     named = {word: sentences.some(of_word) for word, of_word in titles.items() if of_word}
@@ -154,7 +156,7 @@ def _in_one_place(found: Sequence[Difference], spec: Spec) -> str:
         return f"Inconclusive: no difference in {phrase} from {base} was shown for {named['inconclusive']}."
     clauses = [f"{word} with {named[word]}" for word in ("higher", "lower") if word in named]
     if "equivalent" in named:
-        margin = next(sentences.bounds(d) for d in found if d.equivalent)
+        margin = next(sentences.bounds(d) for d in differences if d.equivalent)
         clauses.append(f"equivalent with {named['equivalent']} (within {margin})")
     answer = f"Compared with {base}, the {phrase} was {'; '.join(clauses)}."
     if "inconclusive" in named:
@@ -163,13 +165,13 @@ def _in_one_place(found: Sequence[Difference], spec: Spec) -> str:
     return answer
 
 
-def _in_places(found: Sequence[Difference], spec: Spec) -> str:
+def _in_places(differences: Sequence[Difference], spec: Spec) -> str:
     """Return for each strategy in how many environments it had which verdict."""
-    several = len({d.cell for d in found}) > len({d.environment for d in found})
+    several = len({d.cell for d in differences}) > len({d.environment for d in differences})
     noun = "pair of environment and learner" if several else "environment"
     clauses = []
-    for strategy in dict.fromkeys(d.strategy for d in found):
-        words = Counter(sentences.verdict(d) for d in found if d.strategy == strategy)
+    for strategy in dict.fromkeys(d.strategy for d in differences):
+        words = Counter(sentences.verdict(d) for d in differences if d.strategy == strategy)
         total = words.total()
         counts = [
             f"{word} in {words[word]}" for word in ("higher", "lower", "equivalent", "inconclusive") if words[word]

@@ -85,15 +85,17 @@ def export(study: ReportedStudy, out: Path) -> Exported:
     rows = study.results()
     curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
     page = Page(study, rows, curves, out, figure_files=False)
-    found = [tables.level_table(page, comparisons.levels(curves))]
+    report_tables = [tables.level_table(page, comparisons.levels(curves))]
     if differences := comparisons.differences_of(curves, study.spec):
-        found.append(tables.difference_table(page, differences))
+        report_tables.append(tables.difference_table(page, differences))
     warnings = caveats(page)
     if study.spec.contrasts:
         evaluated = evaluate_contrasts(study.spec, page.curves_of)
-        found.append(contrasts.table(page, evaluated.results))
+        report_tables.append(contrasts.table(page, evaluated.results))
         warnings += evaluated.warnings
-    texts = {one.key: table(one) for one in found if one.rows} | {"methods": paragraphs(study, warnings)}
+    texts = {report_table.key: table(report_table) for report_table in report_tables if report_table.rows} | {
+        "methods": paragraphs(study, warnings)
+    }
     for key in ("levels", "differences", "contrasts"):
         if key not in texts:  # what an earlier export wrote is of other results
             (out / f"{key}.tex").unlink(missing_ok=True)
@@ -134,7 +136,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def paragraphs(study: ReportedStudy, warnings: Sequence[str] = ()) -> str:
     """Return what to warn of, what was compared, how it was run and how it was judged, as paragraphs."""
-    found = methods.of(study)
-    warned = [f"Warning: {one}" for one in warnings]
-    texts = [*warned, sentences.compared(what_ran(study)), *found.run, *found.statistics]
+    study_methods = methods.of(study)
+    warned = [f"Warning: {warning}" for warning in warnings]
+    texts = [*warned, sentences.compared(what_ran(study)), *study_methods.run, *study_methods.statistics]
     return "\n\n".join(map(escaped, texts)) + "\n"

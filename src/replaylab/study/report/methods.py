@@ -111,14 +111,14 @@ def _what_was_run(ran: WhatRan) -> list[str]:
     alone = [name for name in ran.learners if spec.learners[name].type in ALONE]
     if alone:
         runs += f" {sentences.joined(alone)}: {_ALONE}"
-    own = [
+    own_budgets = [
         f"{spec.title_of(strategy)} {spec.budget_of(strategy).total:,}"
         for strategy in names
         if spec.budget_of(strategy) != spec.budget
     ]
-    if own:
+    if own_budgets:
         runs += (
-            f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}. Average returns end with the "
+            f" Other budgets, in {spec.budget.unit}: {sentences.joined(own_budgets)}. Average returns end with the "
             "shortest budget of an environment and learner."
         )
     made = [
@@ -147,20 +147,20 @@ def _what_was_run(ran: WhatRan) -> list[str]:
 
 def learner_settings(spec: Spec, name: str) -> str:
     """Return the type and all settings of a learner."""
-    own = spec.learner_environments.get(name)
-    return _options(json_data(spec.learners[name])) + (f"; on {sentences.joined(own)}" if own else "")
+    environments = spec.learner_environments.get(name)
+    return _options(json_data(spec.learners[name])) + (f"; on {sentences.joined(environments)}" if environments else "")
 
 
 def strategy_settings(spec: Spec, name: str) -> str:
     """Return the type and all settings of a strategy, with what it overrides except its budget."""
-    own = spec.overrides.get(name, Overrides())
+    overrides = spec.overrides.get(name, Overrides())
     parts = [_options(json_data(spec.strategies[name]))]
-    parts += [f"transform {_options(json_data(one))}" for one in own.transforms]
-    if own.learner:
-        parts.append(f"learner {_options(own.learner)}")
+    parts += [f"transform {_options(json_data(transform))}" for transform in overrides.transforms]
+    if overrides.learner:
+        parts.append(f"learner {_options(overrides.learner)}")
     parts += [
         f"{word} {sentences.joined(names)}"
-        for word, names in (("on", own.environments), ("with", own.learners))
+        for word, names in (("on", overrides.environments), ("with", overrides.learners))
         if names
     ]
     return "; ".join(parts)
@@ -227,15 +227,15 @@ def machines(study: ReportedStudy) -> list[tuple[str, str]]:
     known = machines_of(study.record("machine"))
     if not known:
         return []
-    own = next(iter(known))
+    latest = next(iter(known))
     runs: Counter[str] = Counter()
     for chunk in study.present:
-        runs[study.record(f"timing/{chunk.id}").get("machine") or own] += len(chunk.seeds)
-    used = [digest for digest in known if runs[digest]] or [own]
+        runs[study.record(f"timing/{chunk.id}").get("machine") or latest] += len(chunk.seeds)
+    used = [digest for digest in known if runs[digest]] or [latest]
     versions = known[used[0]].versions
     if len(used) == 1:
         return [*versions.items(), *known[used[0]].hardware.items()]
-    rows = [(f"machine {i}", _in_a_line(known[one], versions, runs[one])) for i, one in enumerate(used, 1)]
+    rows = [(f"machine {i}", _in_a_line(known[digest], versions, runs[digest])) for i, digest in enumerate(used, 1)]
     return [*versions.items(), *rows]
 
 

@@ -143,14 +143,14 @@ class Column(Generic[T]):
 
     def numbers_of(self, row: T) -> tuple[Any, ...]:
         """Return the values of a row in the file."""
-        found = self.numbers(row) if self.numbers is not None else ()
-        return tuple(found) if isinstance(found, tuple) else (found,)
+        values = self.numbers(row) if self.numbers is not None else ()
+        return tuple(values) if isinstance(values, tuple) else (values,)
 
 
 KEY_COLUMNS: list[Column[StrategyResult]] = [
-    Column("Environment", lambda one: one.environment, "environment", lambda one: one.environment),
-    Column("Learner", lambda one: one.learner, "learner", lambda one: one.learner),
-    Column("Strategy", lambda one: one.strategy, "strategy", lambda one: one.strategy),
+    Column("Environment", lambda result: result.environment, "environment", lambda result: result.environment),
+    Column("Learner", lambda result: result.learner, "learner", lambda result: result.learner),
+    Column("Strategy", lambda result: result.strategy, "strategy", lambda result: result.strategy),
 ]
 """First columns of tables with a row of each strategy."""
 
@@ -214,14 +214,16 @@ class PageFiles:
             (
                 group.title,
                 [
-                    Markup(svg.on_page(one.body, one.size, ": ".join(filter(None, (title, group.title, one.title)))))
-                    for one in group.panels
+                    Markup(
+                        svg.on_page(panel.body, panel.size, ": ".join(filter(None, (title, group.title, panel.title))))
+                    )
+                    for panel in group.panels
                 ],
             )
             for group in drawing.groups
         ]
         axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
-        numbers_of = [one.readout for group in drawing.groups for one in group.panels]
+        numbers_of = [panel.readout for group in drawing.groups for panel in group.panels]
         read = Markup(readout.to_json(numbers_of)) if any(numbers_of) else None
         beside = sum(len(panel) for _, panels in groups for panel in panels) + len(read or "") > MOST_ON_PAGE
         if beside:
@@ -321,10 +323,10 @@ class Page(PageFiles):
     def swatches(self) -> dict[str, str]:
         """CSS variables of colours, by what begins a row: a strategy, or its comparison with the baseline."""
         base = self.titled(self.spec.baseline)
-        found = {}
+        variables = {}
         for strategy, style in self.line_styles.items():
-            found[style.title] = found[sentences.versus(self.titled(strategy), base)] = style.variable
-        return found
+            variables[style.title] = variables[sentences.versus(self.titled(strategy), base)] = style.variable
+        return variables
 
     @property
     def versus_column(self) -> Column[StrategyResult]:
@@ -332,9 +334,9 @@ class Page(PageFiles):
         base = self.titled(self.spec.baseline)
         return Column(
             "Comparison",
-            lambda one: sentences.versus(self.titled(one.strategy), base),
+            lambda result: sentences.versus(self.titled(result.strategy), base),
             "strategy",
-            lambda one: one.strategy,
+            lambda result: result.strategy,
         )
 
     @property
@@ -344,7 +346,7 @@ class Page(PageFiles):
 
     def dots_by_measure(
         self,
-        found: Sequence[M],
+        results: Sequence[M],
         row: Callable[[M], figures.Row],
         *,
         reference: float | None = None,
@@ -358,7 +360,7 @@ class Page(PageFiles):
                 [
                     figures.Dots(
                         sentences.MEASURE_TITLES[measure],
-                        [row(one) for one in found if (one.cell, one.measure) == (cell, measure)],
+                        [row(result) for result in results if (result.cell, result.measure) == (cell, measure)],
                         reference,
                         limits,
                         ends,
@@ -366,7 +368,7 @@ class Page(PageFiles):
                     for measure in comparisons.MEASURES
                 ],
             )
-            for cell in dict.fromkeys(one.cell for one in found)
+            for cell in dict.fromkeys(result.cell for result in results)
         ]
 
     def row(

@@ -27,7 +27,7 @@ def render(name: str, **values: Any) -> str:
     return environment.get_template(f"{name}.html.jinja").render(
         fonts=svg.FONTS,
         variables=palette.variables(),
-        is_figure=lambda one: isinstance(one, ReportFigure),
+        is_figure=lambda part: isinstance(part, ReportFigure),
         word_columns=WORD_COLUMNS,
         **values,
     )

@@ -99,14 +99,14 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         picture=picture,
         contents=[
             (SUMMARY, "part-summary"),
-            *{one.title: one.anchor for one in shown}.items(),
+            *{section.title: section.anchor for section in shown}.items(),
             (METHODS, "part-methods"),
         ],
         compared=sentences.compared(what_ran(study)),
         budgets=sentences.budgets(results.spent, spec),
         warnings=caveats(page),
         contrasts=contrast_section,
-        parts=[list(part) for _, part in groupby(shown, lambda one: one.title)],
+        parts=[list(part) for _, part in groupby(shown, lambda section: section.title)],
         methods=methods.of(study),
     )
     path = out / "report.html"
@@ -141,8 +141,8 @@ def _picture(
     if contrast_section is not None:
         return contrast_section.picture, list(shown)
     for i, section in enumerate(shown):
-        for one in section.shown:
-            if isinstance(one, ReportFigure) and one.key == "learning_curves":
-                rest = replace(section, shown=[other for other in section.shown if other is not one])
-                return one, [*shown[:i], rest, *shown[i + 1 :]]
+        for part in section.shown:
+            if isinstance(part, ReportFigure) and part.key == "learning_curves":
+                rest = replace(section, shown=[other for other in section.shown if other is not part])
+                return part, [*shown[:i], rest, *shown[i + 1 :]]
     return None, list(shown)

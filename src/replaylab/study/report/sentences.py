@@ -37,33 +37,33 @@ MOST_NAMED = 8
 """Strategies that one sentence names."""
 
 
-def estimate(found: Interval) -> str:
+def estimate(size: Interval) -> str:
     """Return the estimate, with the decimals of its interval."""
-    return together(found)[0]
+    return together(size)[0]
 
 
-def interval(found: Interval, runs: int) -> str:
+def interval(size: Interval, runs: int) -> str:
     """Return the ends of an interval over so many runs, which one run does not have."""
-    return "–" if runs == 1 else " to ".join(together(found)[1:])
+    return "–" if runs == 1 else " to ".join(together(size)[1:])
 
 
-def with_interval(found: Interval, runs: int) -> str:
+def with_interval(size: Interval, runs: int) -> str:
     """Return the estimate with its interval over so many runs; only the estimate of one run."""
-    return estimate(found) if runs == 1 else f"{estimate(found)} ({interval(found, runs)})"
+    return estimate(size) if runs == 1 else f"{estimate(size)} ({interval(size, runs)})"
 
 
-def effect(found: Interval) -> str:
+def effect(size: Interval) -> str:
     """Return a difference with its sign, and the decimals of its interval."""
-    return _signed(found)[0]
+    return _signed(size)[0]
 
 
-def effect_interval(found: Interval, pairs: int) -> str:
+def effect_interval(size: Interval, pairs: int) -> str:
     """Return the ends of a difference's interval, with their signs; a dash for one pair, which has none."""
-    return "–" if pairs == 1 else " to ".join(_signed(found)[1:])
+    return "–" if pairs == 1 else " to ".join(_signed(size)[1:])
 
 
-def _signed(found: Interval) -> list[str]:
-    return [text if text == "0" else signed(text, value) for text, value in zip(together(found), found, strict=True)]
+def _signed(size: Interval) -> list[str]:
+    return [text if text == "0" else signed(text, value) for text, value in zip(together(size), size, strict=True)]
 
 
 def capital(text: str) -> str:
@@ -150,8 +150,8 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     if len(spec.strategies) == 1:
         return f"Every run takes {budget_of(spec)}; the table of budgets has its updates."
     cells: dict[tuple[str, str], list[BudgetSpent]] = {}
-    for one in spent:
-        cells.setdefault(one.cell, []).append(one)
+    for strategy_spent in spent:
+        cells.setdefault(strategy_spent.cell, []).append(strategy_spent)
     matched, unmatched, lacking = list[str](), list[str](), list[str]()
     for name, of in _SPENT:
         amounts = [{round(of(s)) for s in cell if of(s) >= 0} for cell in cells.values()]
@@ -173,7 +173,7 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     for s in spent:
         if s.updates > 0 and s.transitions_replayed >= 0:
             shares.setdefault(s.strategy, {})[significant(s.transitions_replayed / s.updates)] = None
-    listed = some([f"{spec.title_of(strategy)} {' or '.join(own)}" for strategy, own in shares.items()])
+    listed = some([f"{spec.title_of(strategy)} {' or '.join(amounts)}" for strategy, amounts in shares.items()])
     return f"{text} Transitions replayed in one update: {listed}. What that alone does is part of each difference."
 
 
@@ -223,19 +223,19 @@ def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | No
         runs: how many each curve has.
         pairs: of how many seeds each strategy's runs are compared with the baseline's.
     """
-    there = set(runs) or {len(spec.seeds)}
-    if 1 in there:
+    seed_counts = set(runs) or {len(spec.seeds)}
+    if 1 in seed_counts:
         return "A strategy with a single run has no interval, and no test can show a difference. Add seeds."
     compared = [s for s in spec.strategies if s != spec.baseline]
     of: dict[int, list[str]] = {}
     if any(spec.environments_of(s, learner) for s in compared for learner in spec.learners_of(s)):
-        of.setdefault(max(pairs, default=max(there)), []).append("differences")
+        of.setdefault(max(pairs, default=max(seed_counts)), []).append("differences")
     if spec.contrasts:
-        of.setdefault(max(there), []).append("contrasts")
+        of.setdefault(max(seed_counts), []).append("contrasts")
     warnings = []
     for seeds, tests in of.items():
         least = min(float(least_p(seeds)) * SIGNIFICANCE / spec.look_level, 1.0)
-        whose = "" if seeds == max(there) else " of both strategies"
+        whose = "" if seeds == max(seed_counts) else " of both strategies"
         if least < SIGNIFICANCE:
             continue
         if spec.judged_by_role and "contrasts" in tests:  # their p-values are not those of swaps

@@ -103,17 +103,17 @@ def _bounds(differences: Sequence[Difference]) -> str:
 def budget_table(page: Page, spent: Sequence[BudgetSpent]) -> ReportTable:
     """What one run of each strategy used up."""
 
-    def whole(value: float) -> str:
+    def rounded(value: float) -> str:
         return f"{value:,.0f}" if value >= 0 else "not recorded"
 
     counted = page.spec.budget.counted
     columns: list[Column[BudgetSpent]] = [
         *KEY_COLUMNS,
-        Column(counted.capitalize(), lambda s: whole(s.budget), counted.replace(" ", "_"), lambda s: s.budget),
-        Column("Updates", lambda s: whole(s.updates), "updates", lambda s: s.updates),
+        Column(counted.capitalize(), lambda s: rounded(s.budget), counted.replace(" ", "_"), lambda s: s.budget),
+        Column("Updates", lambda s: rounded(s.updates), "updates", lambda s: s.updates),
         Column(
             "Transitions replayed",
-            lambda s: whole(s.transitions_replayed),
+            lambda s: rounded(s.transitions_replayed),
             "transitions_replayed",
             lambda s: s.transitions_replayed,
         ),

@@ -84,7 +84,7 @@ def legend(spec: Spec) -> str:
 
 def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatrix]:
     """Return the matrices of a study: by the average return, then by the final return."""
-    found = []
+    shown = []
     base = page.titled(page.spec.baseline)
     measures: tuple[Measure, ...] = ("area", "final")
     for measure in measures:
@@ -95,8 +95,8 @@ def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatri
         }
         if cells:
             rows = {s: sentences.versus(page.titled(s), base) for s in page.spec.strategies}
-            found.append(matrix(sentences.MEASURE_TITLES[measure], cells, rows, page.heading))
-    return found
+            shown.append(matrix(sentences.MEASURE_TITLES[measure], cells, rows, page.heading))
+    return shown
 
 
 def matrix(

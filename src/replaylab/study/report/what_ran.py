@@ -56,16 +56,16 @@ class WhatRan:
 
     def with_baseline(self) -> dict[tuple[str, ...], list[Cell]]:
         """Return which strategies are compared with the baseline, and the baseline's cells beside which they ran."""
-        found: dict[tuple[str, ...], list[Cell]] = {}
+        groups: dict[tuple[str, ...], list[Cell]] = {}
         for base in self.cells:
             others = tuple(c.strategy for c in self.cells if c[:2] == base[:2] and c != base)
             if base.strategy == self.spec.baseline and others:
-                found.setdefault(others, []).append(base)
-        return found
+                groups.setdefault(others, []).append(base)
+        return groups
 
     def without_baseline(self) -> list[Cell]:
         """Return the cells that nothing compares: the baseline does not run there, and no contrast asks for them."""
-        asked = {cell for one in resolve_contrasts(self.spec) for cell in one.cells}
+        asked = {cell for contrast in resolve_contrasts(self.spec) for cell in contrast.cells}
         based = {
             (e, learner)
             for learner in self.spec.learners_of(self.spec.baseline)
@@ -77,6 +77,6 @@ class WhatRan:
 def what_ran(study: ReportedStudy) -> WhatRan:
     """Return what has results."""
     spec, present = study.spec, study.present
-    there = {Cell(p.environment, p.learner, p.strategy) for p in present}
+    with_results = {Cell(p.environment, p.learner, p.strategy) for p in present}
     every = (Cell(e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
-    return WhatRan(spec, [cell for cell in every if cell in there], runs_of(present))
+    return WhatRan(spec, [cell for cell in every if cell in with_results], runs_of(present))

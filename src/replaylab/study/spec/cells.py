@@ -86,11 +86,11 @@ def _check_metrics(spec: StudyTables, source: str) -> None:
     Custom parts, and other libraries', may record anything but what seems to be a known name misspelt.
     """
     parts = (*spec.learners.values(), *spec.strategies.values())
-    others = any(":" in one.type or one.type in ALONE for one in parts)
-    asked = [("metrics", one) for one in spec.metrics]
-    asked += [("contrasts.metric", one.metric) for one in spec.contrasts if one.metric is not None]
-    asked += [("scores.metric", one.metric) for one in spec.scores.values()]
-    names = [one.name for one in METRICS]
+    others = any(":" in part.type or part.type in ALONE for part in parts)
+    asked = [("metrics", metric) for metric in spec.metrics]
+    asked += [("contrasts.metric", contrast.metric) for contrast in spec.contrasts if contrast.metric is not None]
+    asked += [("scores.metric", score.metric) for score in spec.scores.values()]
+    names = [metric.name for metric in METRICS]
     for where, metric in asked:
         if metric not in REGISTRY:
             if others and not difflib.get_close_matches(metric, names, n=1, cutoff=0.9):
@@ -114,7 +114,7 @@ def _check_metrics(spec: StudyTables, source: str) -> None:
 def _check_reached(spec: StudyTables, source: str, rule: str, setting: str) -> None:
     """Raise where a metric is recorded less often than once in the smallest budget."""
     period, place = spec.run_settings[setting], IN_STUDIES[setting]
-    budget = min((spec.budget_of(name) for name in spec.strategies), key=lambda one: one.total)
+    budget = min((spec.budget_of(name) for name in spec.strategies), key=lambda candidate: candidate.total)
     if period > budget.total and not (setting == "measure_every" and budget.unit == "episodes"):
         key = f"`{place.table}.{place.key}`"
         raise SpecError(

@@ -29,7 +29,7 @@ from replaylab import replay
 from replaylab.errors import ConfigError, SpecError
 from replaylab.extras import needs
 from replaylab.learners.dqn.optimizers import Optimizer
-from replaylab.study.spec import custom_components as own
+from replaylab.study.spec import custom_components as custom
 from replaylab.study.spec.errors import shown, unknown_key, unknown_name
 
 Catalogue = Mapping[str, str]
@@ -46,12 +46,12 @@ def short_name(name: str) -> str:
 def _public(base: type) -> dict[str, str]:
     """Return the configurations of a kind that `replaylab.replay` exports, by short name."""
     kinds = {name: getattr(replay, name) for name in replay.__all__}
-    found = {
+    configurations = {
         short_name(name): f"replaylab.replay:{name}"
         for name, kind in kinds.items()
         if isinstance(kind, type) and issubclass(kind, base) and dataclasses.is_dataclass(kind)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(configurations.items()))
 
 
 SAMPLERS: Catalogue = _public(replay.Sampler)
@@ -143,11 +143,11 @@ def resolve(part: Part, catalogue: Catalogue, where: str, source: str) -> Part:
     Raises:
         SpecError: the type or an option is unknown, or a value breaks a rule.
     """
-    if not own.is_own(part.type):
+    if not custom.is_custom(part.type):
         return Part.of(part.type, _plain(_build(part.type, part.options, catalogue, where, source)))
-    if own.changed(part.type, part.options):  # results of other code than is here: they can be read, not trained
+    if custom.changed(part.type, part.options):  # results of other code than is here: they can be read, not trained
         return part
-    options = {key: value for key, value in part.options.items() if key != own.CODE}
+    options = {key: value for key, value in part.options.items() if key != custom.CODE}
     plain = _plain(_build(part.type, options, catalogue, where, source))
     try:
         json.dumps(plain)
@@ -156,7 +156,7 @@ def resolve(part: Part, catalogue: Catalogue, where: str, source: str) -> Part:
             f"{source}: `{where}`: every field of {part.type} must be plain data (numbers, texts, lists, tables), so "
             f"that it identifies a run: {error}."
         ) from error
-    return Part.of(part.type, plain | {own.CODE: own.code_of(part.type)})
+    return Part.of(part.type, plain | {custom.CODE: custom.code_of(part.type)})
 
 
 def build(part: Part, catalogue: Catalogue) -> Any:
@@ -165,19 +165,19 @@ def build(part: Part, catalogue: Catalogue) -> Any:
     Raises:
         SpecError: it is your own, and its code is not what it was when the part was resolved.
     """
-    if not own.is_own(part.type):
+    if not custom.is_custom(part.type):
         return _build(part.type, part.options, catalogue, part.type, "study")
-    if change := own.changed(part.type, part.options):
+    if change := custom.changed(part.type, part.options):
         module = part.type.partition(":")[0]
         raise SpecError(f"The module {module} {change}. Where it is there, read the study file again and run that.")
-    options = {key: value for key, value in part.options.items() if key != own.CODE}
+    options = {key: value for key, value in part.options.items() if key != custom.CODE}
     return _build(part.type, options, catalogue, part.type, "study")
 
 
 def with_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a learner's options, and among them the arguments of an algorithm of another library, if it is one."""
-    own = options.get("arguments")
-    return {**options, **own} if isinstance(own, Mapping) else dict(options)
+    arguments = options.get("arguments")
+    return {**options, **arguments} if isinstance(arguments, Mapping) else dict(options)
 
 
 def option_names(kind: object, catalogue: Catalogue) -> list[str] | None:
@@ -188,8 +188,8 @@ def option_names(kind: object, catalogue: Catalogue) -> list[str] | None:
 
 
 def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
-    if own.is_own(kind) and catalogue in (STRATEGIES, LEARNERS):
-        return own.load(kind, "sampler" if catalogue is STRATEGIES else "learner", where, source)
+    if custom.is_custom(kind) and catalogue in (STRATEGIES, LEARNERS):
+        return custom.load(kind, "sampler" if catalogue is STRATEGIES else "learner", where, source)
     if kind not in catalogue:
         raise SpecError(unknown_name(source, f"{where}.type", kind, catalogue))
     module, _, name = catalogue[kind].partition(":")
@@ -218,9 +218,9 @@ def _build(kind: str, options: Mapping[str, Any], catalogue: Catalogue, where: s
         missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
         raise SpecError(f"{source}: `{where}` needs {', '.join(f'`{m}`' for m in missing) or error}.") from error
     except (Exception, SystemExit) as error:
-        if not own.is_own(kind):
+        if not custom.is_custom(kind):
             raise
-        raise SpecError(f"{source}: `{where}` cannot be made: {own.last_words(error)}") from error
+        raise SpecError(f"{source}: `{where}` cannot be made: {custom.last_words(error)}") from error
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -275,9 +275,9 @@ def _optimizer(value: Any, where: str, source: str) -> Any:
 
 def _parts(value: Any, where: str, source: str) -> tuple[Any, ...]:
     """Return the samplers of a mixture."""
-    if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(table, Mapping) for table in value):
         raise SpecError(f"{source}: `{where}` must be a list of tables with a `type` each, but got {shown(value)}.")
-    return tuple(_typed(one, PARTS, f"{where}[{i}]", source) for i, one in enumerate(value))
+    return tuple(_typed(table, PARTS, f"{where}[{i}]", source) for i, table in enumerate(value))
 
 
 def _takes_schedule(hint: Any) -> bool:
@@ -289,7 +289,9 @@ def _plain(part: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        plain[field.name] = [_plain_value(one) for one in value] if isinstance(value, tuple) else _plain_value(value)
+        plain[field.name] = (
+            [_plain_value(element) for element in value] if isinstance(value, tuple) else _plain_value(value)
+        )
     return plain
 
 
@@ -302,8 +304,8 @@ def _type_of(value: object) -> str:
     kind = type(value)
     if isinstance(value, Optimizer):
         return kind.__name__.lower()
-    ours = kind.__module__.startswith("replaylab.")
-    return short_name(kind.__name__) if ours else f"{kind.__module__}:{kind.__name__}"
+    in_library = kind.__module__.startswith("replaylab.")
+    return short_name(kind.__name__) if in_library else f"{kind.__module__}:{kind.__name__}"
 
 
 def json_data(table: BaseModel) -> dict[str, Any]:

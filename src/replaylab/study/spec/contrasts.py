@@ -86,7 +86,7 @@ class ResolvedContrast:
     def cells(self) -> tuple[Cell, ...]:
         """The cells it compares; none of a difference of contrasts."""
         direct = [c for group in self.groups for side in group for c in side]
-        return tuple(dict.fromkeys(direct + [cell for one in self.weighted for cell, _ in one]))
+        return tuple(dict.fromkeys(direct + [cell for weighted_cells in self.weighted for cell, _ in weighted_cells]))
 
 
 def resolve_contrasts(spec: StudyTables) -> list[ResolvedContrast]:
@@ -96,49 +96,51 @@ def resolve_contrasts(spec: StudyTables) -> list[ResolvedContrast]:
         ValueError: a contrast breaks a rule; the message names it, the rule, the value and the fix.
     """
     cells = _cells(spec) if spec.contrasts else {}
-    found: dict[str, ResolvedContrast] = {}
-    for i, one in enumerate(spec.contrasts):
-        where = f"`contrasts.{i}` ({one.name})"
-        for each in _resolved(one, cells, found, spec, where):
-            if each.name in found:
+    resolved: dict[str, ResolvedContrast] = {}
+    for i, declared in enumerate(spec.contrasts):
+        where = f"`contrasts.{i}` ({declared.name})"
+        for each in _resolved(declared, cells, resolved, spec, where):
+            if each.name in resolved:
                 raise ValueError(
                     f"{where} must have a unique name, but an earlier contrast has the same one; rename it"
                 )
-            found[each.name] = each
-    _check_roles(found.values())
-    return list(found.values())
+            resolved[each.name] = each
+    _check_roles(resolved.values())
+    return list(resolved.values())
 
 
 def _resolved(
-    one: DeclaredContrast,
+    declared: DeclaredContrast,
     cells: Mapping[Cell, dict[str, Factor]],
     earlier: Mapping[str, ResolvedContrast],
     spec: StudyTables,
     where: str,
 ) -> list[ResolvedContrast]:
     """Return a contrast, and after it those of each environment, where they are asked for."""
-    if one.of:
-        whole = _difference(one, earlier, spec, where)
-        if one.check is not None:  # one check, whatever its contrasts are on each environment
-            return [whole]
-        each = _of_each(one, earlier, spec)
-        if one.each_environment and not each:
+    if declared.of:
+        overall = _difference(declared, earlier, spec, where)
+        if declared.check is not None:  # one check, whatever its contrasts are on each environment
+            return [overall]
+        each = _of_each(declared, earlier, spec)
+        if declared.each_environment and not each:
             raise ValueError(
                 f"{where} must be of contrasts that are asked in each environment to be so itself, but "
-                f"{one.of[0]!r} and {one.of[1]!r} are not; write each_environment = true in both"
+                f"{declared.of[0]!r} and {declared.of[1]!r} are not; write each_environment = true in both"
             )
-        return [whole, *(_difference(one, earlier, spec, where, e) for e in each)]
-    make = _weighted if one.weights else _direct
-    whole = make(one, cells, spec, where)
-    if not one.each_environment:
-        return [whole]
-    environments = list(dict.fromkeys(cell.environment for cell in whole.cells))
+        return [overall, *(_difference(declared, earlier, spec, where, e) for e in each)]
+    make = _weighted if declared.weights else _direct
+    overall = make(declared, cells, spec, where)
+    if not declared.each_environment:
+        return [overall]
+    environments = list(dict.fromkeys(cell.environment for cell in overall.cells))
     parts = []
     for environment in environments:
         alone = {cell: factors for cell, factors in cells.items() if cell.environment == environment}
-        part = make(one, alone, spec, where)
-        parts.append(replace(part, name=named_in(one.name, environment), question="", primary=False, answers=Answers()))
-    return [whole, *parts]
+        part = make(declared, alone, spec, where)
+        parts.append(
+            replace(part, name=named_in(declared.name, environment), question="", primary=False, answers=Answers())
+        )
+    return [overall, *parts]
 
 
 def named_in(name: str, environment: str) -> str:
@@ -146,98 +148,98 @@ def named_in(name: str, environment: str) -> str:
     return f"{name}, {environment}"
 
 
-def _of_each(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], spec: StudyTables) -> list[str]:
+def _of_each(declared: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], spec: StudyTables) -> list[str]:
     """Return the environments in which both contrasts that a difference names were asked for, each alone."""
-    names = one.of or ()
+    names = declared.of or ()
     return [e for e in spec.environments if all(named_in(name, e) in earlier for name in names)]
 
 
-def _check_roles(found: Collection[ResolvedContrast]) -> None:
-    primary = [one.name for one in found if one.primary]
+def _check_roles(contrasts: Collection[ResolvedContrast]) -> None:
+    primary = [contrast.name for contrast in contrasts if contrast.primary]
     if len(primary) > 1:
         raise ValueError(f"`contrasts` must have one `primary` contrast at most, but {', '.join(primary)} are")
-    for one in found:
-        if one.check is not None and not primary:
+    for contrast in contrasts:
+        if contrast.check is not None and not primary:
             raise ValueError(
-                f"`contrasts` must have a `primary` one where {one.name!r} is a check; write primary = true in one"
+                f"`contrasts` must have a `primary` one where {contrast.name!r} is a check; write primary = true in one"
             )
-        guarded = [other.name for other in found if other.check is None]
-        for name in one.guards or ():
+        guarded = [other.name for other in contrasts if other.check is None]
+        for name in contrast.guards or ():
             if name not in guarded:
                 raise ValueError(
-                    f"`guards` of the contrast {one.name!r} must name contrasts that are no checks "
+                    f"`guards` of the contrast {contrast.name!r} must name contrasts that are no checks "
                     f"({', '.join(guarded)}), but got {name!r}{did_you_mean(name, guarded).removesuffix('.')}"
                 )
 
 
 def _difference(
-    one: DeclaredContrast,
+    declared: DeclaredContrast,
     earlier: Mapping[str, ResolvedContrast],
     spec: StudyTables,
     where: str,
     environment: str | None = None,
 ) -> ResolvedContrast:
-    assert one.of is not None
-    for name in one.of:
+    assert declared.of is not None
+    for name in declared.of:
         if name not in earlier:
             raise ValueError(
                 f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'none is defined yet'}), but "
                 f"got {name!r}{did_you_mean(name, earlier).removesuffix('.')}"
             )
-    a, b = (earlier[name if environment is None else named_in(name, environment)] for name in one.of)
+    a, b = (earlier[name if environment is None else named_in(name, environment)] for name in declared.of)
     for key in ("metric", "measure", "unit"):
         if getattr(a, key) != getattr(b, key):
             raise ValueError(
                 f"{where}: `of` must name contrasts of one {key}, but {a.name!r} has {getattr(a, key)} and {b.name!r} "
                 f"{getattr(b, key)}"
             )
-    found = ResolvedContrast(
-        *(one.name, one.question, a.metric, a.measure, None, one.equivalence, a.unit, a.scored),
+    resolved = ResolvedContrast(
+        *(declared.name, declared.question, a.metric, a.measure, None, declared.equivalence, a.unit, a.scored),
         of=(a.name, b.name),
-        **_role(one, spec),
+        **_role(declared, spec),
     )
     if environment is None:
-        return found
-    return replace(found, name=named_in(one.name, environment), question="", primary=False, answers=Answers())
+        return resolved
+    return replace(resolved, name=named_in(declared.name, environment), question="", primary=False, answers=Answers())
 
 
-def _role(one: DeclaredContrast, spec: StudyTables) -> dict[str, Any]:
-    own = one.answers or (spec.answers if one.name == _main(spec) else None) or Answers()
+def _role(declared: DeclaredContrast, spec: StudyTables) -> dict[str, Any]:
+    answers = declared.answers or (spec.answers if declared.name == _main(spec) else None) or Answers()
     return {
-        "primary": one.primary,
-        "check": one.check,
-        "guards": one.guards,
-        "sides": _sides(one, spec),
-        "answers": own,
+        "primary": declared.primary,
+        "check": declared.check,
+        "guards": declared.guards,
+        "sides": _sides(declared, spec),
+        "answers": answers,
     }
 
 
 def _main(spec: StudyTables) -> str:
     """Return the name of the contrast whose verdict is the answer of the study: the primary one, or the first."""
-    return next((one.name for one in spec.contrasts if one.primary), spec.contrasts[0].name)
+    return next((declared.name for declared in spec.contrasts if declared.primary), spec.contrasts[0].name)
 
 
-def _sides(one: DeclaredContrast, spec: StudyTables) -> tuple[str, str]:
+def _sides(declared: DeclaredContrast, spec: StudyTables) -> tuple[str, str]:
     """Return what reports call both sides of a contrast: as declared, or by what distinguishes them."""
-    if one.sides is not None:
-        return one.sides
-    if one.of is not None:
-        return one.of
-    if one.weights:
+    if declared.sides is not None:
+        return declared.sides
+    if declared.of is not None:
+        return declared.of
+    if declared.weights:
         up, down = (
-            " + ".join(spec.title_of(name) for name, weight in one.weights.items() if sign * weight > 0)
+            " + ".join(spec.title_of(name) for name, weight in declared.weights.items() if sign * weight > 0)
             for sign in (1, -1)
         )
         return up, down
-    more, less = (_described(a, b, spec) for a, b in ((one.more, one.less), (one.less, one.more)))
+    more, less = (_described(a, b, spec) for a, b in ((declared.more, declared.less), (declared.less, declared.more)))
     return more, less
 
 
 def _described(side: Selector, other: Selector, spec: StudyTables) -> str:
     """Return the values by which one side is not the other one; by their titles, those of strategies and learners."""
-    own = {key: value for key, value in side.items() if other.get(key) != value} or side
+    distinct = {key: value for key, value in side.items() if other.get(key) != value} or side
     parts = []
-    for key, wanted in own.items():
+    for key, wanted in distinct.items():
         values = wanted if isinstance(wanted, tuple) else (wanted,)
         titles = {"strategy": spec.titles.strategies, "learner": spec.titles.learners}.get(key, {})
         texts = [f"{v:,}" if type(v) is int else titles.get(str(v), str(v)) for v in values]
@@ -246,44 +248,46 @@ def _described(side: Selector, other: Selector, spec: StudyTables) -> str:
 
 
 def _direct(
-    one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
+    declared: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
 ) -> ResolvedContrast:
-    return _on(one, spec, where, groups=tuple(_groups(one, cells, where)))
+    return _on(declared, spec, where, groups=tuple(_groups(declared, cells, where)))
 
 
 def _weighted(
-    one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
+    declared: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
 ) -> ResolvedContrast:
-    for name in one.weights:
+    for name in declared.weights:
         if name not in spec.strategies:
             raise ValueError(
                 f"{where}: `weights` must name strategies ({', '.join(spec.strategies)}), but got {name!r}"
                 f"{did_you_mean(name, spec.strategies).removesuffix('.')}"
             )
-    chosen = _chosen(one.within, "within", cells, one, where)
+    chosen = _chosen(declared.within, "within", cells, declared, where)
     places = dict.fromkeys((cell.environment, cell.learner) for cell in chosen)
-    found = []
+    weighted = []
     for environment, learner in places:
-        own = [WeightedCell(Cell(environment, learner, name), weight) for name, weight in one.weights.items()]
-        if all(cell in chosen for cell, _ in own):
-            found.append(tuple(own))
-    if not found:
+        weighted_cells = [
+            WeightedCell(Cell(environment, learner, name), weight) for name, weight in declared.weights.items()
+        ]
+        if all(cell in chosen for cell, _ in weighted_cells):
+            weighted.append(tuple(weighted_cells))
+    if not weighted:
         raise ValueError(
             f"{where}: `weights` must name strategies that all run in one environment with one learner, but "
-            f"{', '.join(one.weights)} never do"
+            f"{', '.join(declared.weights)} never do"
         )
-    return _on(one, spec, where, weighted=tuple(found))
+    return _on(declared, spec, where, weighted=tuple(weighted))
 
 
-def _on(one: DeclaredContrast, spec: StudyTables, where: str, **cells: Any) -> ResolvedContrast:
+def _on(declared: DeclaredContrast, spec: StudyTables, where: str, **cells: Any) -> ResolvedContrast:
     """Return a contrast of these cells, with its unit and everything else filled in."""
-    metric = one.metric or RETURN
-    better = one.better or ("higher" if metric == RETURN else None)
-    common = (one.name, one.question, metric, one.measure or "area", better, one.equivalence)
-    rest: dict[str, Any] = {"unit": "", "scored": False, **cells, **_role(one, spec)}
-    found = ResolvedContrast(*common, **rest)
-    scored = _scored({cell.environment for cell in found.cells}, metric, spec, where)
-    return replace(found, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
+    metric = declared.metric or RETURN
+    better = declared.better or ("higher" if metric == RETURN else None)
+    common = (declared.name, declared.question, metric, declared.measure or "area", better, declared.equivalence)
+    rest: dict[str, Any] = {"unit": "", "scored": False, **cells, **_role(declared, spec)}
+    resolved = ResolvedContrast(*common, **rest)
+    scored = _scored({cell.environment for cell in resolved.cells}, metric, spec, where)
+    return replace(resolved, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
 
 
 def _scored(environments: set[str], metric: str, spec: StudyTables, where: str) -> bool:
@@ -299,7 +303,7 @@ def _scored(environments: set[str], metric: str, spec: StudyTables, where: str) 
 
 def _cells(spec: StudyTables) -> dict[Cell, dict[str, Factor]]:
     """Return the factors of every cell of a study."""
-    found: dict[Cell, dict[str, Factor]] = {}
+    factors: dict[Cell, dict[str, Factor]] = {}
     for strategy in spec.strategies:
         for learner in spec.learners_of(strategy):
             of_learner = _factors("learner", learner, spec)
@@ -311,42 +315,42 @@ def _cells(spec: StudyTables) -> dict[Cell, dict[str, Factor]]:
                 )
             for environment in spec.environments_of(strategy, learner):
                 cell = Cell(environment, learner, strategy)
-                found[cell] = {"environment": environment, **of_learner, **of_strategy}
-    return found
+                factors[cell] = {"environment": environment, **of_learner, **of_strategy}
+    return factors
 
 
 def _factors(kind: Literal["learner", "strategy"], name: str, spec: StudyTables) -> dict[str, Factor]:
     origin = (spec.origins.learners if kind == "learner" else spec.origins.strategies).get(name)
     if origin is None:
         return {kind: name}
-    own = {} if origin.labels else {kind: origin.table}
+    of_table = {} if origin.labels else {kind: origin.table}
     reserved = {"environment", "learner", "strategy"} & set(origin.factors)
     if reserved:
         raise ValueError(
             f"`factors` of {origin.table!r} must not use the reserved name {min(reserved)!r}; choose another label"
         )
-    return own | origin.factors
+    return of_table | origin.factors
 
 
-def _groups(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], where: str) -> list[MatchedGroup]:
-    sides = [_chosen(getattr(one, side), side, cells, one, where) for side in ("more", "less")]
+def _groups(declared: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], where: str) -> list[MatchedGroup]:
+    sides = [_chosen(getattr(declared, side), side, cells, declared, where) for side in ("more", "less")]
     if both := set(sides[0]) & set(sides[1]):
         raise ValueError(f"{where}: `more` and `less` must choose different cells, but both choose {min(both)}")
-    named = set(one.more) | set(one.less)
+    named = set(declared.more) | set(declared.less)
     by_rest: dict[frozenset[tuple[str, Factor]], tuple[list[Cell], list[Cell]]] = {}
     for i, side in enumerate(sides):
         for cell in side:
             rest = frozenset((k, v) for k, v in cells[cell].items() if k not in named)
             by_rest.setdefault(rest, ([], []))[i].append(cell)
-    whole = [MatchedGroup(tuple(more), tuple(less)) for more, less in by_rest.values() if more and less]
-    if not whole:
+    matched = [MatchedGroup(tuple(more), tuple(less)) for more, less in by_rest.values() if more and less]
+    if not matched:
         first, second = ({k: cells[side[0]][k] for k in cells[side[0]] if k not in named} for side in sides)
         raise ValueError(
             f"{where}: a cell of `more` must agree with one of `less` in all that they do not name, but none does: "
             f"{sides[0][0]} has {_listed(first)}, {sides[1][0]} has {_listed(second)}; add what may differ to `more` "
             f"and `less`"
         )
-    return whole
+    return matched
 
 
 def _listed(factors: Mapping[str, Factor]) -> str:
@@ -354,9 +358,9 @@ def _listed(factors: Mapping[str, Factor]) -> str:
 
 
 def _chosen(
-    selector: Selector, side: str, cells: Mapping[Cell, dict[str, Factor]], one: DeclaredContrast, where: str
+    selector: Selector, side: str, cells: Mapping[Cell, dict[str, Factor]], declared: DeclaredContrast, where: str
 ) -> list[Cell]:
-    found = list(cells)
+    chosen = list(cells)
     for key, wanted in selector.items():
         values = wanted if isinstance(wanted, tuple) else (wanted,)
         known = _values(key, cells)
@@ -371,18 +375,20 @@ def _chosen(
                 raise ValueError(
                     f"{where}: `{side}.{key}` must be among {', '.join(map(str, known))}, but got {shown(value)}"
                 )
-        found = [c for c in found if {cells[c].get(key), getattr(c, key, None)} & set(values)]
-    if not found:
-        raise ValueError(f"{where}: `{side}` must choose at least one cell, but none has {_listed(getattr(one, side))}")
-    return found
+        chosen = [c for c in chosen if {cells[c].get(key), getattr(c, key, None)} & set(values)]
+    if not chosen:
+        raise ValueError(
+            f"{where}: `{side}` must choose at least one cell, but none has {_listed(getattr(declared, side))}"
+        )
+    return chosen
 
 
 def _values(key: str, cells: Mapping[Cell, dict[str, Factor]]) -> Iterable[Factor]:
     """Return every value that a factor has; of strategies and learners their names, and their tables' names."""
-    found: dict[Factor, None] = {}
+    values: dict[Factor, None] = {}
     for cell, factors in cells.items():
         if key in factors:
-            found[factors[key]] = None
+            values[factors[key]] = None
         if key in Cell._fields:
-            found[getattr(cell, key)] = None
-    return found
+            values[getattr(cell, key)] = None
+    return values

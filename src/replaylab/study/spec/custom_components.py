@@ -33,7 +33,7 @@ TAKEN = {
 """Keys in tables of strategies and learners that are no options of the class."""
 
 
-def is_own(kind: str) -> bool:
+def is_custom(kind: str) -> bool:
     """Return whether a part's type names a class in a module."""
     return ":" in kind
 
@@ -60,11 +60,11 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
         raise SpecError(f"{rule}: {module_name} cannot be imported: {last_words(error)}") from error
     if module_name == "__main__":
         raise SpecError(f"{rule}: workers cannot import __main__. Write the class into its own file.")
-    found = getattr(module, name, None)
-    if not isinstance(found, type):
+    cls = getattr(module, name, None)
+    if not isinstance(cls, type):
         raise SpecError(f"{rule}: {module_name} has no class {name!r}.")
-    _check(found, role, rule)
-    return found
+    _check(cls, role, rule)
+    return cls
 
 
 def _imported(name: str) -> ModuleType:
@@ -122,20 +122,20 @@ def last_words(error: BaseException) -> str:
     return f"{at}{type(error).__name__}: {message}" if message else f"{at}{type(error).__name__}"
 
 
-def _check(found: type, role: str, rule: str) -> None:
+def _check(cls: type, role: str, rule: str) -> None:
     if role == "sampler":
         from replaylab.replay import Sampler
 
-        if not issubclass(found, Sampler):
-            raise SpecError(f"{rule}: {found.__name__} is not derived from replaylab.replay.CustomSampler.")
-    elif not hasattr(found, "agents") and not (hasattr(found, "train") and hasattr(found, "early")):
+        if not issubclass(cls, Sampler):
+            raise SpecError(f"{rule}: {cls.__name__} is not derived from replaylab.replay.CustomSampler.")
+    elif not hasattr(cls, "agents") and not (hasattr(cls, "train") and hasattr(cls, "early")):
         raise SpecError(
-            f"{rule}: {found.__name__} has no method `agents` (see replaylab.learners.Learner), nor `train` and "
+            f"{rule}: {cls.__name__} has no method `agents` (see replaylab.learners.Learner), nor `train` and "
             f"`early` (see replaylab.learners.WholeAlgorithm)."
         )
-    if "__dataclass_fields__" not in vars(found):
-        raise SpecError(f"{rule}: {found.__name__} is not a dataclass. Write @dataclass(frozen=True) above it.")
-    taken = TAKEN[role] & set(vars(found)["__dataclass_fields__"])
+    if "__dataclass_fields__" not in vars(cls):
+        raise SpecError(f"{rule}: {cls.__name__} is not a dataclass. Write @dataclass(frozen=True) above it.")
+    taken = TAKEN[role] & set(vars(cls)["__dataclass_fields__"])
     if taken:
         raise SpecError(
             f"{rule}: its field `{min(taken)}` has a name that study files use for something else. Rename the field."
@@ -150,10 +150,10 @@ def code_of(kind: str) -> str:
 def code_of_file(module: str) -> str:
     """Return the first digits of the SHA-256 of a module's file, without importing it; "" where there is none."""
     try:
-        found = importlib.util.find_spec(module)
+        module_spec = importlib.util.find_spec(module)
     except Exception:  # of a package that it is in, or of a name that is invalid: making the environment tells
         return ""
-    file = Path((found and found.origin) or "")
+    file = Path((module_spec and module_spec.origin) or "")
     return _digest(file.read_bytes()) if file.is_file() else ""
 
 

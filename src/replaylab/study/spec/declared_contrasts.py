@@ -101,9 +101,11 @@ class DeclaredContrast(BaseModel):
     def _one_way(self) -> Self:
         if self.of is None and bool(self.weights) == bool(self.more and self.less):
             raise ValueError("must hold `more` and `less`, or `weights`, or `of`")
-        own = [k for k in ("more", "less", "weights", "within", "metric", "measure", "better") if getattr(self, k)]
-        if self.of is not None and own:
-            raise ValueError(f"must not have `{own[0]}` together with `of`, which takes it from the contrasts it names")
+        direct = [k for k in ("more", "less", "weights", "within", "metric", "measure", "better") if getattr(self, k)]
+        if self.of is not None and direct:
+            raise ValueError(
+                f"must not have `{direct[0]}` together with `of`, which takes it from the contrasts it names"
+            )
         if self.weights and (self.more or self.less):
             raise ValueError("must not have `weights` together with `more` or `less`; remove one of them")
         if self.within and not self.weights:

@@ -49,9 +49,9 @@ def unknown_name(source: str, path: str, value: object, allowed: Iterable[str]) 
 def first_fault(error: Exception) -> str:
     """Return in one line what is wrong with a record that a program wrote: where, and the rule."""
     if isinstance(error, ValidationError):
-        found = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, found["loc"]))
-        return f"{where}: {found['msg']}" if where else found["msg"]
+        fault = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        return f"{where}: {fault['msg']}" if where else fault["msg"]
     return str(error).partition("\n")[0]
 
 
@@ -62,24 +62,24 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     return "\n".join(line for line in lines if line not in {_missing(source, key) for key in misspelt})
 
 
-def _follows(found: dict[str, Any]) -> bool:
+def _follows(fault: dict[str, Any]) -> bool:
     """Whether an error only follows from another: a list is too short, since an entry of it is wrong."""
-    given = found["input"]
-    return found["type"] == "too_short" and isinstance(given, list | tuple | dict) and len(given) > 0
+    value = fault["input"]
+    return fault["type"] == "too_short" and isinstance(value, list | tuple | dict) and len(value) > 0
 
 
-def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
-    keys = [str(part) for part in found["loc"] if part != "[key]"]
+def _line(fault: dict[str, Any], model: type[BaseModel], source: str) -> str:
+    keys = [str(part) for part in fault["loc"] if part != "[key]"]
     path = _in_file(keys)
-    if found["type"] == "extra_forbidden":
+    if fault["type"] == "extra_forbidden":
         return unknown_key(source, path, _allowed(model, keys[:-1]))
-    if found["type"] == "missing":
+    if fault["type"] == "missing":
         return _missing(source, path)
-    rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    rule = _RULES.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
         return f"{source}: {rule}" if rule.endswith("?") else f"{source}: {rule}."
     rule = rule if rule.startswith("must") else f"must be {rule}" if not rule[0].isupper() else rule
-    return f"{source}: `{path}` {rule}, but got {shown(found['input'])}."
+    return f"{source}: `{path}` {rule}, but got {shown(fault['input'])}."
 
 
 def _missing(source: str, path: str) -> str:

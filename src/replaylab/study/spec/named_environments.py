@@ -32,7 +32,7 @@ def check_options(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
     for name, table in tables.items():
         for option, value in table.items():
             _check_plain(f"`{option}` of {name!r}", value)
-        if not isinstance(found := table.get(ID, name), str) or not found:
+        if not isinstance(env_id := table.get(ID, name), str) or not env_id:
             raise ValueError(f"must hold as `id` of {name!r} a Gymnasium id, a text")
     return tables
 

@@ -75,18 +75,18 @@ def expanded(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> Exp
             each: list[_Made] = [(name, table, None)]
         else:
             each = list(_each(name, table, f"{where}.{name}", catalogue))
-        for new, one, origin in each:
+        for new, variant, origin in each:
             if new in made.tables:
                 raise ValueError(
                     f"`{where}` must have different names, but {new!r} appears twice, from `vary` of {name!r}; "
                     f"rename a table"
                 )
-            made.tables[new] = one
+            made.tables[new] = variant
             if origin is not None:
                 made.origins[new] = origin.model_dump()
-            if isinstance(one, dict) and "title" in one:
-                made.tables[new] = {k: v for k, v in one.items() if k != "title"}
-                made.titles[new] = _title(one["title"], origin)
+            if isinstance(variant, dict) and "title" in variant:
+                made.tables[new] = {k: v for k, v in variant.items() if k != "title"}
+                made.titles[new] = _title(variant["title"], origin)
     _check_titles(made, where)
     return made
 
@@ -193,7 +193,7 @@ def chosen_learners(
     if not isinstance(wanted, list | tuple) or not wanted:
         raise ValueError(f"`{where}.learners` must be a list with at least one learner, but got {shown(wanted)}")
     tables = {n: str(origins.get(n, {}).get("table", n)) for n in names}
-    found: list[str] = []
+    chosen: list[str] = []
     for entry in wanted:
         if isinstance(entry, dict):
             has = {n: Origin.model_validate(origins[n]).factors if n in origins else {} for n in names}
@@ -205,5 +205,5 @@ def chosen_learners(
                 f"`{where}.learners` must name learners ({', '.join(names)}) or values that `vary` gave them, "
                 f"but got {shown(entry)}"
             )
-        found += [n for n in fit if n not in found]
-    return [n for n in names if n in found]
+        chosen += [n for n in fit if n not in chosen]
+    return [n for n in names if n in chosen]

@@ -66,5 +66,5 @@ def without_code(learner: Part) -> Part:
 
 def _inner(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return an algorithm's arguments where only some of them are to change."""
-    own, other = options.get("arguments"), changes.get("arguments")
-    return {"arguments": own | other} if isinstance(own, dict) and isinstance(other, dict) else {}
+    arguments, other = options.get("arguments"), changes.get("arguments")
+    return {"arguments": arguments | other} if isinstance(arguments, dict) and isinstance(other, dict) else {}

@@ -36,10 +36,10 @@ def with_defaults(table: Mapping[str, Any], total: int, unit: str) -> dict[str, 
         unit: Steps or episodes.
     """
     filled = dict(table)
-    for one in IN_STUDIES.values():
-        settings = filled.get(one.table, {})
-        if isinstance(one.default, Fitting) and isinstance(settings, Mapping):
-            filled[one.table] = {one.key: one.default.within(total, unit), **settings}
+    for setting in IN_STUDIES.values():
+        settings = filled.get(setting.table, {})
+        if isinstance(setting.default, Fitting) and isinstance(settings, Mapping):
+            filled[setting.table] = {setting.key: setting.default.within(total, unit), **settings}
     return filled
 
 
@@ -52,14 +52,16 @@ def _annotation(setting: InStudy) -> Any:
 def _table(name: str) -> Any:
     """Return the model of a table of settings."""
     keys: dict[str, Any] = {
-        one.key: (_annotation(one), _default(one)) for one in IN_STUDIES.values() if one.table == name
+        setting.key: (_annotation(setting), _default(setting))
+        for setting in IN_STUDIES.values()
+        if setting.table == name
     }
     return create_model(f"{name.title()}Table", __base__=SettingsTable, **keys)
 
 
 def _flat() -> Any:
     """Return the model of all settings under the names of `TrainingConfig`."""
-    fields: dict[str, Any] = {name: (one.kind, ...) for name, one in IN_STUDIES.items()}
+    fields: dict[str, Any] = {name: (setting.kind, ...) for name, setting in IN_STUDIES.items()}
     return create_model("RunSettings", __base__=SettingsTable, **fields)
 
 

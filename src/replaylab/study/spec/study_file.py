@@ -119,24 +119,24 @@ class Spec(StudyTables):
         """Make one table of each combination that ``vary`` speaks of, and take overrides out of the options."""
         if not isinstance(value, dict) or not all(isinstance(value.get(k), dict) for k in ("learners", "strategies")):
             return value
-        plain = {k: dict(one) if isinstance(one, dict) else one for k, one in value["learners"].items()}
+        plain = {k: dict(table) if isinstance(table, dict) else table for k, table in value["learners"].items()}
         learners = expanded(plain, "learners", LEARNERS)
         strategies = expanded(value["strategies"], "strategies", STRATEGIES)
-        given = value.get("origins") or {}  # those of a study.json
-        if not isinstance(given, dict) or not all(isinstance(of, dict) for of in given.values()):
+        recorded = value.get("origins") or {}  # those of a study.json
+        if not isinstance(recorded, dict) or not all(isinstance(of, dict) for of in recorded.values()):
             return value
         made = {"learners": learners.origins, "strategies": strategies.origins}
-        origins = given | {k: given.get(k, {}) | of for k, of in made.items()}
-        for name, one in strategies.tables.items():
-            if isinstance(one, dict) and "learners" in one:
+        origins = recorded | {k: recorded.get(k, {}) | of for k, of in made.items()}
+        for name, table in strategies.tables.items():
+            if isinstance(table, dict) and "learners" in table:
                 names = list(learners.tables)
-                chosen = chosen_learners(one["learners"], origins["learners"], names, f"strategies.{name}")
-                strategies.tables[name] = one | {"learners": chosen}
+                chosen = chosen_learners(table["learners"], origins["learners"], names, f"strategies.{name}")
+                strategies.tables[name] = table | {"learners": chosen}
         titles = value.get("titles") or {}  # likewise
         if isinstance(titles, dict) and all(isinstance(of, dict) for of in titles.values()):
             of_file = {"learners": learners.titles, "strategies": strategies.titles}
             value = value | {"titles": titles | {k: titles.get(k, {}) | of for k, of in of_file.items()}}
-        limits = {k: one.pop("environments") for k, one in learners.tables.items() if _says(one, "environments")}
+        limits = {k: table.pop("environments") for k, table in learners.tables.items() if _says(table, "environments")}
         if limits:
             value = value | {"learner_environments": limits}
         return cls._part_overrides(
@@ -147,20 +147,20 @@ class Spec(StudyTables):
     def _part_overrides(cls, value: dict[str, Any]) -> dict[str, Any]:
         """Take what a strategy does otherwise than the study out of its sampler's options."""
         strategies = value["strategies"]
-        if not all(isinstance(one, dict) for one in (*strategies.values(), value.get("overrides", {}))):
+        if not all(isinstance(table, dict) for table in (*strategies.values(), value.get("overrides", {}))):
             return value
         names = Overrides.model_fields
-        taken = {k: {n: one[n] for n in names if n in one} for k, one in strategies.items()}
-        plain = {k: {n: v for n, v in one.items() if n not in names} for k, one in strategies.items()}
-        overrides = {**value.get("overrides", {}), **{k: one for k, one in taken.items() if one}}
+        taken = {k: {n: table[n] for n in names if n in table} for k, table in strategies.items()}
+        plain = {k: {n: v for n, v in table.items() if n not in names} for k, table in strategies.items()}
+        overrides = {**value.get("overrides", {}), **{k: table for k, table in taken.items() if table}}
         return cls._fit_budget(value | {"strategies": plain, "overrides": overrides})
 
     @staticmethod
     def _fit_budget(value: dict[str, Any]) -> dict[str, Any]:
         """Fill in the defaults that depend on the budget, by the smallest one; a wrong budget is refused later."""
-        budgets = [value.get("budget"), *(one.get("budget") for one in value["overrides"].values())]
+        budgets = [value.get("budget"), *(table.get("budget") for table in value["overrides"].values())]
         try:
-            valid = [Budget.model_validate(one) for one in budgets if one is not None]
+            valid = [Budget.model_validate(table) for table in budgets if table is not None]
         except ValidationError:
             return value
         smallest = min(valid, key=lambda budget: budget.total, default=None)
@@ -191,7 +191,7 @@ class Spec(StudyTables):
         return value
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _consistent(self) -> Self:
         self._check_baseline()
         if self.looks is not None and len(self.seeds) not in self.looks.seeds:
             raise ValueError(
@@ -206,7 +206,7 @@ class Spec(StudyTables):
             self._check_budget(strategy, self.budget_of(strategy))
             self._check_learner(strategy)
         for name in (
-            {e for one in self.overrides.values() for e in one.environments or ()}
+            {e for overrides in self.overrides.values() for e in overrides.environments or ()}
             | {e for some in self.learner_environments.values() for e in some}
             | set(self.env_options)
             | set(self.scores)
@@ -218,8 +218,8 @@ class Spec(StudyTables):
                     f"`environments` must list every environment referenced elsewhere in the file, but lacks {name!r}"
                 )
         referenced = [("strategies", set(self.overrides) - set(self.strategies))]
-        for what, there in (("strategies", self.strategies), ("learners", self.learners)):
-            referenced.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
+        for what, defined in (("strategies", self.strategies), ("learners", self.learners)):
+            referenced.append((f"origins.{what}", set(getattr(self.origins, what)) - set(defined)))
         referenced.append(("learners", set(self.learner_environments) - set(self.learners)))
         referenced += [
             (f"strategies.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()

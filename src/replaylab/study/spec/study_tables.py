@@ -40,7 +40,7 @@ class Budget(_Table):
     """Or its episodes."""
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _either(self) -> Self:
         if (self.steps is None) == (self.episodes is None):
             raise ValueError("must hold either `steps` or `episodes`")
         return self
@@ -158,7 +158,7 @@ class StudyTables(_Table):
     @property
     def judged_by_role(self) -> bool:
         """Whether a contrast is primary, so that all are judged by their roles, as means over seeds."""
-        return any(one.primary for one in self.contrasts)
+        return any(contrast.primary for contrast in self.contrasts)
 
     @property
     def look_level(self) -> float:
@@ -171,14 +171,14 @@ class StudyTables(_Table):
 
     def environments_of(self, strategy: str, learner: str | None = None) -> tuple[str, ...]:
         """Return the environments a strategy runs on, with a learner or with any."""
-        own = self.overrides.get(strategy, Overrides()).environments
+        restricted = self.overrides.get(strategy, Overrides()).environments
         of_learner = self.environments if learner is None else self.learner_environments.get(learner, self.environments)
-        return tuple(e for e in self.environments if (own is None or e in own) and e in of_learner)
+        return tuple(e for e in self.environments if (restricted is None or e in restricted) and e in of_learner)
 
     def learners_of(self, strategy: str) -> tuple[str, ...]:
         """Return the learners a strategy runs with."""
-        own = self.overrides.get(strategy, Overrides()).learners
-        return tuple(name for name in self.learners if own is None or name in own)
+        restricted = self.overrides.get(strategy, Overrides()).learners
+        return tuple(name for name in self.learners if restricted is None or name in restricted)
 
     def learner_of(self, strategy: str, learner: str) -> Part:
         """Return a learner as a strategy has it, every setting spelled out."""
@@ -190,25 +190,25 @@ class StudyTables(_Table):
 
     def _overridden(self, strategy: str, learner: str) -> ResolvedOverrides:
         """Return what a strategy does otherwise; resolved now, if no file was read or its record is of before that."""
-        found = self.overridden.get(strategy, {}).get(learner)
-        if found is not None:
-            return found
-        own = self.overrides.get(strategy, Overrides())
-        return resolved_overrides(self.learners[learner], own.learner, own.transforms, strategy, self.name)
+        recorded = self.overridden.get(strategy, {}).get(learner)
+        if recorded is not None:
+            return recorded
+        overrides = self.overrides.get(strategy, Overrides())
+        return resolved_overrides(self.learners[learner], overrides.learner, overrides.transforms, strategy, self.name)
 
     def all_overridden(self) -> dict[str, dict[str, ResolvedOverrides]]:
         """Resolve what strategies do otherwise, of those that change learners or have transforms."""
         fresh = self.model_copy(update={"learners": {k: without_code(p) for k, p in self.learners.items()}})
         return {
             name: {learner: fresh._overridden(name, learner) for learner in self.learners_of(name)}
-            for name, own in self.overrides.items()
-            if own.learner or own.transforms
+            for name, overrides in self.overrides.items()
+            if overrides.learner or overrides.transforms
         }
 
     @property
     def run_settings(self) -> dict[str, Any]:
         """The settings of its tables, by the names of `TrainingConfig`."""
-        return {name: getattr(getattr(self, one.table), one.key) for name, one in IN_STUDIES.items()}
+        return {name: getattr(getattr(self, setting.table), setting.key) for name, setting in IN_STUDIES.items()}
 
     @property
     def runs(self) -> int:

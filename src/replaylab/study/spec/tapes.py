@@ -61,8 +61,8 @@ def _check_source(spec: StudyTables, name: str, of: object) -> None:
         )
     of = str(of)
     for what in ("budget", "learner"):
-        mine, theirs = (getattr(spec.overrides.get(k), what, None) or None for k in (name, of))
-        if mine != theirs:
+        mine, of_source = (getattr(spec.overrides.get(k), what, None) or None for k in (name, of))
+        if mine != of_source:
             raise ValueError(f"{where}.{what}` must be that of {of!r}, so that their draws fit each other, but differs")
     for what, of_one in (("environments", spec.environments_of), ("learners", spec.learners_of)):
         if lacking := sorted(set(of_one(name)) - set(of_one(of))):

@@ -24,16 +24,16 @@ LEGEND = (
 )
 
 
-def lines(found: TwoStudies) -> list[str]:
+def lines(studies: TwoStudies) -> list[str]:
     """Return the comparison as lines for a terminal."""
     return [
-        f"A: {found.first.folder}",
-        f"B: {found.second.folder}",
-        *(_line(d) for d in found.differences),
-        *(f"not compared: {what}: {why}" for what, why in found.not_compared),
-        *(f"only in {where}: {what}" for what, where in found.unmatched),
-        *(f"setting {name}: A {a}, B {b}" for name, a, b in found.settings),
-        *(f"version {name}: A {a}, B {b}" for name, a, b in found.versions),
+        f"A: {studies.first.folder}",
+        f"B: {studies.second.folder}",
+        *(_line(d) for d in studies.differences),
+        *(f"not compared: {what}: {why}" for what, why in studies.not_compared),
+        *(f"only in {where}: {what}" for what, where in studies.unmatched),
+        *(f"setting {name}: A {a}, B {b}" for name, a, b in studies.settings),
+        *(f"version {name}: A {a}, B {b}" for name, a, b in studies.versions),
     ]
 
 
@@ -50,35 +50,35 @@ def _how(d: FolderDifference) -> str:
     return counted(d.pairs, "pair") if d.pairs else f"unpaired, {d.runs[0]} and {d.runs[1]} runs"
 
 
-def write(found: TwoStudies, out: Path) -> Path:
+def write(studies: TwoStudies, out: Path) -> Path:
     """Write ``comparison.html`` and its ``tables/`` into a folder, made where it is missing; return the page's path."""
     names = ("A", "B")
     files = PageFiles(out, figure_files=False)
     with svg.style():
-        picture = _curves(found, files, palette.line_styles(names, "A"))
+        picture = _curves(studies, files, palette.line_styles(names, "A"))
     html = pages.render(
         "comparison",
         figure_files=False,
         swatches={},
-        first=found.first,
-        second=found.second,
-        matrix_of=_matrix(found),
+        first=studies.first,
+        second=studies.second,
+        matrix_of=_matrix(studies),
         legend=LEGEND,
         picture=picture,
-        not_compared=found.not_compared,
-        unmatched=found.unmatched,
-        table_of=_table(found, files),
-        settings=found.settings,
-        versions=found.versions,
+        not_compared=studies.not_compared,
+        unmatched=studies.unmatched,
+        table_of=_table(studies, files),
+        settings=studies.settings,
+        versions=studies.versions,
     )
     path = out / "comparison.html"
     write_text(path, html)
     return path
 
 
-def _matrix(found: TwoStudies) -> VerdictMatrix:
+def _matrix(studies: TwoStudies) -> VerdictMatrix:
     """Return the verdicts by the average return: strategies × environments and learners."""
-    compared = [d for d in found.differences if d.measure == "area"]
+    compared = [d for d in studies.differences if d.measure == "area"]
     several = len({d.learner for d in compared}) > 1
     cells = {
         d.key: verdict_matrix.cell(d.verdict, ReportedInterval(d.size, comparisons.UNCORRECTED), d.fewest)
@@ -92,14 +92,14 @@ def _matrix(found: TwoStudies) -> VerdictMatrix:
     )
 
 
-def _curves(found: TwoStudies, files: PageFiles, styles: dict[str, palette.LineStyle]) -> ReportFigure:
-    every = [a for a, _ in found.curves]
+def _curves(studies: TwoStudies, files: PageFiles, styles: dict[str, palette.LineStyle]) -> ReportFigure:
+    every = [a for a, _ in studies.curves]
     cells = []
-    for pair in found.curves:
+    for pair in studies.curves:
         place = f"{figures.place_of(pair[0], every)}, {pair[0].strategy}"
         named = [replace(c, environment=place, learner="", strategy=name) for c, name in zip(pair, "AB", strict=True)]
         cells.append([(c, statistics.curve_band(c.values)) for c in named])
-    unit = found.first.spec.budget.counted
+    unit = studies.first.spec.budget.counted
     return files.figure(
         "curves",
         "Learning curves of both",
@@ -110,7 +110,7 @@ def _curves(found: TwoStudies, files: PageFiles, styles: dict[str, palette.LineS
     )
 
 
-def _table(found: TwoStudies, files: PageFiles) -> ReportTable:
+def _table(studies: TwoStudies, files: PageFiles) -> ReportTable:
     columns: list[Column[FolderDifference]] = [
         *KEY_COLUMNS,
         Column("Measure", lambda d: sentences.MEASURE_NAMES[d.measure], "measure", lambda d: d.measure),
@@ -130,6 +130,6 @@ def _table(found: TwoStudies, files: PageFiles) -> ReportTable:
         "resampled on its own; p is at least what exchanging runs between the groups could give, of which 4 and 4 "
         "runs, or 3 and 5, are the fewest that show a difference. Holm’s correction is over all comparisons of one "
         "measure but those of the same runs.",
-        found.differences,
+        studies.differences,
         columns,
     )

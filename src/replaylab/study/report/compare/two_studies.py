@@ -128,15 +128,20 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
     pairs = [_of_equal_length(by_key[0][key], by_key[1][key], (first.spec, second.spec)) for key in keys]
     settled = [_decided(study) for study in (first, second)]
     alike = {key for key in keys if settled[0][key] == settled[1][key]}
-    found, few = [], []
+    differences, few = [], []
     for measure in comparisons.MEASURES:
         enough = [min(_runs(a, b, measure)) >= LEAST_RUNS for a, b in pairs]
-        found += _corrected(list(compress(pairs, enough)), measure, alike)
+        differences += _corrected(list(compress(pairs, enough)), measure, alike)
         few += [_too_few(a, b, measure) for (a, b), does in zip(pairs, enough, strict=True) if not does]
-    only = [(" · ".join(key), name) for name, own in zip("AB", by_key, strict=True) for key in own if key not in keys]
+    only = [
+        (" · ".join(key), name)
+        for name, of_study in zip("AB", by_key, strict=True)
+        for key in of_study
+        if key not in keys
+    ]
     settings = _unequal(*(methods.settings_of(study.spec) for study in (first, second)))
     versions = _unequal(*(methods.machines(study) for study in (first, second)))
-    return TwoStudies(first, second, pairs, found, list(dict.fromkeys(few)), only, settings, versions)
+    return TwoStudies(first, second, pairs, differences, list(dict.fromkeys(few)), only, settings, versions)
 
 
 def _of_equal_length(a: Curve, b: Curve, specs: tuple[Spec, Spec]) -> tuple[Curve, Curve]:
@@ -170,8 +175,9 @@ def _runs(a: Curve, b: Curve, measure: Measure) -> tuple[int, int]:
 def _too_few(a: Curve, b: Curve, measure: Measure) -> tuple[str, str]:
     """Return what is not compared, and why."""
     counts = [
-        f"{name} has {counted(len(c.seeds), 'run')}" + (f", {found} with a number" if found < len(c.seeds) else "")
-        for name, c, found in zip("AB", (a, b), _runs(a, b, measure), strict=True)
+        f"{name} has {counted(len(c.seeds), 'run')}"
+        + (f", {with_number} with a number" if with_number < len(c.seeds) else "")
+        for name, c, with_number in zip("AB", (a, b), _runs(a, b, measure), strict=True)
     ]
     return " · ".join(a.key), f"{'; '.join(counts)}; it takes {LEAST_RUNS} of each"
 
@@ -179,23 +185,23 @@ def _too_few(a: Curve, b: Curve, measure: Measure) -> tuple[str, str]:
 def _corrected(
     pairs: Sequence[tuple[Curve, Curve]], measure: Measure, alike: Collection[_Key]
 ) -> list[FolderDifference]:
-    found = [_difference(a, b, measure, alike=a.key in alike) for a, b in pairs]
-    tested = [k for k, d in enumerate(found) if not d.same]
-    for k, p in zip(tested, statistics.holm([found[k].p for k in tested]), strict=True):
-        found[k] = replace(found[k], p_holm=float(p))
-    return found
+    differences = [_difference(a, b, measure, alike=a.key in alike) for a, b in pairs]
+    tested = [k for k, d in enumerate(differences) if not d.same]
+    for k, p in zip(tested, statistics.holm([differences[k].p for k in tested]), strict=True):
+        differences[k] = replace(differences[k], p_holm=float(p))
+    return differences
 
 
 def _difference(a: Curve, b: Curve, measure: Measure, *, alike: bool) -> FolderDifference:
     """Return the difference of two strategies, of the same settings or not, not yet corrected."""
     first, second = (comparisons.finite(c.of_runs(measure)) for c in (a, b))
     runs = (len(first), len(second))
-    levels = [statistics.bootstrap_interval(one) for one in (first, second)]
-    ours, theirs = comparisons.paired_values(b, a, measure)
-    pairs, same = len(ours), False
+    levels = [statistics.bootstrap_interval(values) for values in (first, second)]
+    paired_second, paired_first = comparisons.paired_values(b, a, measure)
+    pairs, same = len(paired_second), False
     if pairs >= LEAST_RUNS and 2 * pairs > min(runs):
-        size, p = statistics.paired_test(ours, theirs)
-        same = alike and np.array_equal(a.steps, b.steps) and bool(np.array_equal(ours, theirs))
+        size, p = statistics.paired_test(paired_second, paired_first)
+        same = alike and np.array_equal(a.steps, b.steps) and bool(np.array_equal(paired_second, paired_first))
     else:
         pairs = 0
         size = statistics.unpaired_difference(second, first)

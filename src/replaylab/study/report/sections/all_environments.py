@@ -27,7 +27,7 @@ OWN = "each environment’s own"
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredStrategy:
     """A strategy's scores with one learner, or each environment's, by both measures, on the seeds that all have."""
 
     learner: str
@@ -54,21 +54,21 @@ def learners_for_all(page: Page) -> dict[str, dict[str, str]]:
     """
     environments = scored_environments(page)
     cells = {(c.environment, c.learner) for c in page.curves}
-    there = {e: [name for name in page.spec.learners if (e, name) in cells] for e in environments}
-    shared = [name for name in page.spec.learners if all(name in own for own in there.values())]
+    available = {e: [name for name in page.spec.learners if (e, name) in cells] for e in environments}
+    shared = [name for name in page.spec.learners if all(name in names for names in available.values())]
     if shared:
         return {name: dict.fromkeys(environments, name) for name in shared}
-    if all(len(own) == 1 for own in there.values()):
-        return {OWN: {e: own[0] for e, own in there.items()}}
+    if all(len(names) == 1 for names in available.values()):
+        return {OWN: {e: names[0] for e, names in available.items()}}
     return {}
 
 
-def scored(page: Page) -> Iterator[Scored]:
+def scored(page: Page) -> Iterator[ScoredStrategy]:
     """Yield the scores of every strategy that was run on all scored environments."""
     of = {(c.environment, c.learner, c.strategy): c for c in page.curves}
     for learner, learners in learners_for_all(page).items():
         for strategy in page.spec.strategies:
-            curves = [of[e, own, strategy] for e, own in learners.items() if (e, own, strategy) in of]
+            curves = [of[e, name, strategy] for e, name in learners.items() if (e, name, strategy) in of]
             seeds = reduce(np.intersect1d, [c.seeds for c in curves]) if curves else np.empty(0, np.int64)
             if len(curves) < len(learners) or not len(seeds):
                 continue
@@ -76,10 +76,10 @@ def scored(page: Page) -> Iterator[Scored]:
             for measure in comparisons.MEASURES:
                 columns = []
                 for curve in curves:
-                    own = curve.of_runs(measure)[np.isin(curve.seeds, seeds)]
-                    columns.append(page.spec.scores[curve.environment].of(own))
+                    runs = curve.of_runs(measure)[np.isin(curve.seeds, seeds)]
+                    columns.append(page.spec.scores[curve.environment].of(runs))
                 scores[measure] = np.stack(columns, axis=1)
-            yield Scored(learner, strategy, seeds, scores)
+            yield ScoredStrategy(learner, strategy, seeds, scores)
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
@@ -87,8 +87,8 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     environments = scored_environments(page)
     if len(environments) < 2:
         return None
-    found = list(scored(page))
-    if not found:
+    strategies = list(scored(page))
+    if not strategies:
         text = f"{_NONE} The scored ones are {sentences.joined(environments)}."
         return Section(TITLE, paragraphs=[text], subtitle=_SUBTITLE)
     scales = [f"{e} from {page.spec.scores[e].low:g} to {page.spec.scores[e].high:g}" for e in environments]
@@ -97,8 +97,8 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         f"{sentences.joined(scales)}. Intervals resample runs within each environment. Shown for what they say "
         f"together; the tests above are of single environments."
     )
-    own = [_OWN_LEARNERS] if found[0].learner == OWN else []
-    return Section(TITLE, [_profiles(page, found), table(page, found)], [text, *own], subtitle=_SUBTITLE)
+    note = [_OWN_LEARNERS] if strategies[0].learner == OWN else []
+    return Section(TITLE, [_profiles(page, strategies), table(page, strategies)], [text, *note], subtitle=_SUBTITLE)
 
 
 _SUBTITLE = "Over all environments"
@@ -109,12 +109,14 @@ _NONE = (
 _OWN_LEARNERS = "Each environment has its own learner; strategies are compared with the baseline of the same one."
 
 
-def _profiles(page: Page, found: Sequence[Scored]) -> ReportFigure:
-    every = np.concatenate([one.scores["final"].ravel() for one in found])
+def _profiles(page: Page, strategies: Sequence[ScoredStrategy]) -> ReportFigure:
+    every = np.concatenate([scored.scores["final"].ravel() for scored in strategies])
     taus = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), _POINTS)
     bands = {
-        (one.learner, one.strategy): statistics.performance_profile(one.scores["final"], taus, resamples=_RESAMPLES)
-        for one in found
+        (scored.learner, scored.strategy): statistics.performance_profile(
+            scored.scores["final"], taus, resamples=_RESAMPLES
+        )
+        for scored in strategies
     }
     return page.figure(
         "profiles",
@@ -132,12 +134,12 @@ def _panels(page: Page, bands: dict[tuple[str, str], Band]) -> list[tuple[str, l
     panels = []
     several = len(page.spec.learners) > 1
     for learner in dict.fromkeys(learner for learner, _ in bands):
-        own = [(strategy, band) for (name, strategy), band in bands.items() if name == learner]
-        if len(own) <= figures.MOST_TOGETHER:
-            panels.append((learner if several else "All environments", own))
+        pairs = [(strategy, band) for (name, strategy), band in bands.items() if name == learner]
+        if len(pairs) <= figures.MOST_TOGETHER:
+            panels.append((learner if several else "All environments", pairs))
             continue
-        base = [pair for pair in own if pair[0] == page.spec.baseline]
-        for pair in own:
+        base = [pair for pair in pairs if pair[0] == page.spec.baseline]
+        for pair in pairs:
             title = f"{page.titled(pair[0])}, {learner}" if several else page.titled(pair[0])
             panels.append((title, [*(base if pair not in base else []), pair]))
     return panels
@@ -147,7 +149,7 @@ def _panels(page: Page, bands: dict[tuple[str, str], Band]) -> list[tuple[str, l
 class _Row:
     """A strategy's levels, and what came out against the baseline; None where nothing is compared."""
 
-    one: Scored
+    scored: ScoredStrategy
     final: statistics.Interval
     average: statistics.Interval
     pairs: int = 0
@@ -156,10 +158,10 @@ class _Row:
 
     @property
     def runs(self) -> int:
-        return len(self.one.seeds)
+        return len(self.scored.seeds)
 
 
-def table(page: Page, found: Sequence[Scored]) -> ReportTable:
+def table(page: Page, strategies: Sequence[ScoredStrategy]) -> ReportTable:
     """Return levels and differences over all scored environments as a table."""
     base = page.titled(page.spec.baseline)
 
@@ -167,13 +169,13 @@ def table(page: Page, found: Sequence[Scored]) -> ReportTable:
         return f"{name} {name}_low {name}_high"
 
     columns: list[Column[_Row]] = [
-        Column("Learner", lambda row: row.one.learner, "learner", lambda row: row.one.learner),
-        Column("Strategy", lambda row: row.one.strategy, "strategy", lambda row: row.one.strategy),
+        Column("Learner", lambda row: row.scored.learner, "learner", lambda row: row.scored.learner),
+        Column("Strategy", lambda row: row.scored.strategy, "strategy", lambda row: row.scored.strategy),
         Column("Seeds", lambda row: str(row.runs), "seeds", lambda row: row.runs),
         Column("Final score", lambda row: _text(row.final, row.runs), ends("final"), lambda row: row.final),
         Column(
             "Average score",
-            lambda row: _text(row.average, len(row.one.seeds)),
+            lambda row: _text(row.average, len(row.scored.seeds)),
             ends("average"),
             lambda row: row.average,
         ),
@@ -196,28 +198,30 @@ def table(page: Page, found: Sequence[Scored]) -> ReportTable:
         "Scores over all environments",
         f"Interquartile means over all runs of all environments, with 95 % intervals ({_RESAMPLES:,} resamples); "
         f"difference from {base} and probability of improvement over it in pairs of the same seed.",
-        [_row(page, one, found) for one in found],
+        [_row(page, scored, strategies) for scored in strategies],
         columns,
     )
 
 
-def _row(page: Page, one: Scored, found: Sequence[Scored]) -> _Row:
-    final, average = (statistics.bootstrap_interval(one.scores[m], resamples=_RESAMPLES) for m in comparisons.MEASURES)
-    base = next((b for b in found if b.learner == one.learner and b.strategy == page.spec.baseline), None)
-    if base is None or base is one or not np.isin(one.seeds, base.seeds).any():
-        return _Row(one, final, average)
-    shared, ours, theirs = np.intersect1d(one.seeds, base.seeds, return_indices=True)
-    pair = one.scores["final"][ours], base.scores["final"][theirs]
+def _row(page: Page, scored: ScoredStrategy, strategies: Sequence[ScoredStrategy]) -> _Row:
+    final, average = (
+        statistics.bootstrap_interval(scored.scores[m], resamples=_RESAMPLES) for m in comparisons.MEASURES
+    )
+    base = next((b for b in strategies if b.learner == scored.learner and b.strategy == page.spec.baseline), None)
+    if base is None or base is scored or not np.isin(scored.seeds, base.seeds).any():
+        return _Row(scored, final, average)
+    shared, rows, base_rows = np.intersect1d(scored.seeds, base.seeds, return_indices=True)
+    pair = scored.scores["final"][rows], base.scores["final"][base_rows]
     difference = statistics.paired_difference(*pair, resamples=_RESAMPLES)
     improvement = statistics.probability_of_improvement(*pair, resamples=_RESAMPLES)
-    return _Row(one, final, average, len(shared), difference, improvement)
+    return _Row(scored, final, average, len(shared), difference, improvement)
 
 
-def _signed(found: statistics.Interval | None, pairs: int) -> str:
-    if found is None or pairs == 1:
-        return "–" if found is None else sentences.effect(found)
-    return f"{sentences.effect(found)} ({sentences.effect_interval(found, pairs)})"
+def _signed(interval: statistics.Interval | None, pairs: int) -> str:
+    if interval is None or pairs == 1:
+        return "–" if interval is None else sentences.effect(interval)
+    return f"{sentences.effect(interval)} ({sentences.effect_interval(interval, pairs)})"
 
 
-def _text(found: statistics.Interval | None, runs: int) -> str:
-    return "–" if found is None else sentences.with_interval(found, runs)
+def _text(interval: statistics.Interval | None, runs: int) -> str:
+    return "–" if interval is None else sentences.with_interval(interval, runs)

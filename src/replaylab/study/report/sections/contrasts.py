@@ -99,39 +99,39 @@ def _reading(page: Page) -> str:
     return _READING.format(_BAR_BY_ROLE if page.spec.judged_by_role else _BAR)
 
 
-def _legend(page: Page, found: Sequence[ContrastResult]) -> str:
+def _legend(page: Page, results: Sequence[ContrastResult]) -> str:
     by_role = page.spec.judged_by_role
-    checks = _CHECKS if any(f.contrast.check is not None for f in found) else ""
+    checks = _CHECKS if any(f.contrast.check is not None for f in results) else ""
     decided = _DECIDED_BY_ROLE if by_role else _DECIDED_TOGETHER
-    return _LEGEND.format(decided, "" if by_role else _MAY_EXCLUDE, checks) + headline.meanings(found, page.spec)
+    return _LEGEND.format(decided, "" if by_role else _MAY_EXCLUDE, checks) + headline.meanings(results, page.spec)
 
 
-def matrix(found: Sequence[ContrastResult]) -> VerdictMatrix:
+def matrix(results: Sequence[ContrastResult]) -> VerdictMatrix:
     """Return the verdicts, a row for each contrast, with the numbers that its sentence has."""
     rows = []
-    for f in found:
+    for f in results:
         margin = headline.margin(f) if f.contrast.equivalence is not None else ""
         cell = verdict_matrix.cell(f.verdict, f.reported, len(f.each.seeds), margin, f.contrast.better)
         rows.append((_named(f), [cell]))
-    units = list(dict.fromkeys(headline.unit(f.contrast) for f in found))
+    units = list(dict.fromkeys(headline.unit(f.contrast) for f in results))
     column = f"Difference in {units[0]}" if len(units) == 1 else "Difference"
     return VerdictMatrix("What was compared", "Comparison", [column], rows)
 
 
-def _named(found: ContrastResult) -> str:
+def _named(result: ContrastResult) -> str:
     """Return a contrast's name with what it compares."""
-    one = found.contrast
-    what = f"{one.versus}, {headline.measured(one)}"
-    return what if one.name == one.versus else f"{one.name}: {what}"
+    contrast = result.contrast
+    what = f"{contrast.versus}, {headline.measured(contrast)}"
+    return what if contrast.name == contrast.versus else f"{contrast.name}: {what}"
 
 
-def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None:
+def _picture(page: Page, results: Sequence[ContrastResult]) -> ReportFigure | None:
     """Return the primary contrast as a picture, with what it is in each environment; without one, the first."""
-    main = headline.main_contrast(found)
+    main = headline.main_contrast(results)
     if main is None:
         return None
     of_environments = {f"{main.contrast.name}, {environment}" for environment in page.spec.environments}
-    parts = [f for f in found if f.contrast.name in of_environments]
+    parts = [f for f in results if f.contrast.name in of_environments]
     title = f"{main.contrast.versus}, seed by seed"
     return _figure(page, "primary_contrast", sentences.capital(title), _reading(page), [main, *parts])
 
@@ -146,13 +146,13 @@ def lines(evaluated: ContrastResults) -> list[str]:
     ]
 
 
-def of_report(found: Sequence[ContrastResult]) -> Headline | None:
+def of_report(results: Sequence[ContrastResult]) -> Headline | None:
     """Return the first line of the report; None without results."""
-    main = headline.main_contrast(found)
+    main = headline.main_contrast(results)
     return None if main is None else Headline(headline.of_contrast(main), headline.numbers(main))
 
 
-def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
+def table(page: Page, results: Sequence[ContrastResult]) -> ReportTable:
     """Return all numbers of the contrasts."""
     interval = "95 %" if page.spec.judged_by_role else tables.UNCORRECTED_HEAD
     columns: list[Column[ContrastResult]] = [
@@ -181,15 +181,15 @@ def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
         Column("Verdict", lambda f: sentences.in_words(f.verdict, headline.margin(f)), "verdict", lambda f: f.verdict),
     ]
     caption = _BY_ROLE if page.spec.judged_by_role else _TOGETHER
-    return page.table("contrasts", "Every contrast", caption, found, columns)
+    return page.table("contrasts", "Every contrast", caption, results, columns)
 
 
-def _figure(page: Page, key: str, title: str, caption: str, found: Sequence[ContrastResult]) -> ReportFigure:
-    numbers = (row for f in found for row in seed_rows((f.contrast.name,), f.each.seeds, f.each.values))
-    return page.figure(key, title, caption, forest(found), ("contrast", "seed", "difference"), numbers)
+def _figure(page: Page, key: str, title: str, caption: str, results: Sequence[ContrastResult]) -> ReportFigure:
+    numbers = (row for f in results for row in seed_rows((f.contrast.name,), f.each.seeds, f.each.values))
+    return page.figure(key, title, caption, forest(results), ("contrast", "seed", "difference"), numbers)
 
 
-def forest(found: Sequence[ContrastResult]) -> Drawing:
+def forest(results: Sequence[ContrastResult]) -> Drawing:
     """Draw the contrasts of one unit: every seed, the estimate with its interval, the equivalence bounds."""
     rows = [
         figures.Row(
@@ -199,14 +199,14 @@ def forest(found: Sequence[ContrastResult]) -> Drawing:
             f.each.values,
             f.contrast.equivalence,
         )
-        for f in found
+        for f in results
     ]
     ends = np.abs(np.concatenate([[*r.runs, *r.middle, r.bound or 0.0] for r in rows]))
     edge = 1.06 * float(ends[np.isfinite(ends)].max()) or 1.0  # an interval without ends goes from edge to edge
-    name = headline.unit(found[0].contrast)
-    sides = {f.contrast.sides for f in found}
+    name = headline.unit(results[0].contrast)
+    sides = {f.contrast.sides for f in results}
     first, second = sides.pop() if len(sides) == 1 else ("first side", "second side")
-    verb = "gains more" if any(f.contrast.of or f.contrast.weighted for f in found) else "higher"
+    verb = "gains more" if any(f.contrast.of or f.contrast.weighted for f in results) else "higher"
     ends = (f"{second} {verb}", f"{first} {verb}")
     drawn = figures.Dots(f"Difference in {name}", rows, reference=0.0, limits=(-edge, edge), ends=ends)
     return figures.dots([("", [drawn])], f"across: difference in {name}; blue: higher or lower, by the test")

@@ -28,11 +28,11 @@ class Effect(StrategyResult):
 
 def effects(curves: Sequence[Curve], baseline: str) -> list[Effect]:
     """Return the effect of every strategy by every measure, in the order of the curves."""
-    found = []
+    results = []
     for curve, base in comparisons.pairs_with_baseline(curves, baseline):
         for measure in comparisons.MEASURES:
             pair = comparisons.paired_values(curve, base, measure)
-            found.append(
+            results.append(
                 Effect(
                     *curve.cell,
                     curve.strategy,
@@ -42,17 +42,17 @@ def effects(curves: Sequence[Curve], baseline: str) -> list[Effect]:
                     statistics.standardised_difference(*pair, resamples=2_000),
                 )
             )
-    return found
+    return results
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return the effect sizes as a figure and a table; None where nothing is compared."""
-    found = effects(page.curves, page.spec.baseline)
-    if not found:
+    sizes = effects(page.curves, page.spec.baseline)
+    if not sizes:
         return None
     base = page.titled(page.spec.baseline)
     panels = page.dots_by_measure(
-        found,
+        sizes,
         lambda effect: page.row(effect.strategy, effect.improvement),
         reference=0.5,
         limits=(-0.02, 1.02),
@@ -65,7 +65,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         f"95 % interval. At the dashed line neither is better.",
         figures.dots(panels, "across: probability of improvement"),
         (*KEYS, "measure", "improvement", "low", "high"),
-        ((*e.key, e.measure, *e.improvement) for e in found),
+        ((*e.key, e.measure, *e.improvement) for e in sizes),
     )
     text = (
         "Two sizes that do not depend on the unit of the return. The probability of improvement says how often a run "
@@ -73,10 +73,10 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         "standard deviation over seeds: about 0.2 is called small, 0.8 large; pairing makes it larger than a "
         "difference in standard deviations of the runs themselves. Its interval is approximate."
     )
-    return Section("Effect sizes", [figure, _table(page, found)], [text])
+    return Section("Effect sizes", [figure, _table(page, sizes)], [text])
 
 
-def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
+def _table(page: Page, sizes: Sequence[Effect]) -> ReportTable:
     columns: list[Column[Effect]] = [
         *KEY_COLUMNS[:2],
         page.versus_column,
@@ -104,6 +104,6 @@ def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
         "effects",
         "Effect sizes",
         "Intervals are 95 % bootstrap intervals that resample pairs of runs (2,000 resamples).",
-        found,
+        sizes,
         columns,
     )

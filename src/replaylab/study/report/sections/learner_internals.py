@@ -41,9 +41,9 @@ def _figures(page: Page) -> Iterable[ReportFigure]:
     time = page.spec.budget.counted
     for metric in _OF_MANY if page.many_strategies else _CURVES:
         shown = REGISTRY[metric]
-        found = [comparisons.thinned(curve, _POINTS) for curve in page.curves_of(metric)]
-        if found:
-            cells = cells_of(found)
+        curves = [comparisons.thinned(curve, _POINTS) for curve in page.curves_of(metric)]
+        if curves:
+            cells = cells_of(curves)
             yield page.figure(
                 metric.replace("/", "_"),
                 shown.title,

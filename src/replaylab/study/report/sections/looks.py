@@ -42,12 +42,12 @@ class Looked:
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return what there is to look at; None where the workers handed back nothing."""
-    found = list(_looked(page))
-    if not found:
+    looked_at = list(_looked(page))
+    if not looked_at:
         return None
     shown, left, used = list[ReportFigure](), 0, 0
-    for figure in _sheets(page, found):
-        size = sum(len(one) for _, panels in figure.groups for one in panels)
+    for figure in _sheets(page, looked_at):
+        size = sum(len(panel) for _, panels in figure.groups for panel in panels)
         if used + size > MOST_BYTES:
             left += 1
             continue
@@ -57,7 +57,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     beside = " The files beside it have them." if page.figure_files else ""
     note = f"{counted(left, 'more figure')} would make this page heavy.{beside}" if left else ""
     about = "Of the first seed of each strategy, when its training had ended."
-    return Section("Videos", shown, [about], points=list(_not_made(page, found)), note=note)
+    return Section("Videos", shown, [about], points=list(_not_made(page, looked_at)), note=note)
 
 
 def _looked(page: Page) -> Iterator[Looked]:
@@ -72,33 +72,33 @@ def _looked(page: Page) -> Iterator[Looked]:
             yield Looked(chunk, looks)
 
 
-def _not_made(page: Page, found: Sequence[Looked]) -> Iterator[str]:
+def _not_made(page: Page, looked_at: Sequence[Looked]) -> Iterator[str]:
     """Yield what could not be made, with the reason."""
-    for one in found:
-        for name, reason in one.looks.items():
+    for looked in looked_at:
+        for name, reason in looked.looks.items():
             if name.endswith(NOT_MADE):
                 what = "sheet" if name.startswith(SHEET) else "moving picture"
                 text = reason.decode()
-                yield f"No {what} of {page.titled(one.chunk.strategy)}, {page.heading(*one.cell)}: {text}"
+                yield f"No {what} of {page.titled(looked.chunk.strategy)}, {page.heading(*looked.cell)}: {text}"
 
 
-def _cells(found: Sequence[Looked], name: str) -> dict[Cell, list[Looked]]:
+def _cells(looked_at: Sequence[Looked], name: str) -> dict[Cell, list[Looked]]:
     """Return those that have a look of this name, by environment and learner."""
     cells: dict[Cell, list[Looked]] = {}
-    for one in found:
-        if name in one.looks:
-            cells.setdefault(one.cell, []).append(one)
+    for looked in looked_at:
+        if name in looked.looks:
+            cells.setdefault(looked.cell, []).append(looked)
     return cells
 
 
-def _sheets(page: Page, found: Sequence[Looked]) -> Iterator[ReportFigure]:
+def _sheets(page: Page, looked_at: Sequence[Looked]) -> Iterator[ReportFigure]:
     from replaylab.watch import ReplaySheet, draw_sheets
     from replaylab.watch.sheet_drawing import KEY
 
-    for number, (cell, own) in enumerate(_cells(found, SHEET).items()):
-        sheets = {page.titled(one.chunk.strategy): ReplaySheet.from_bytes(one.looks[SHEET]) for one in own}
-        seeds = {page.titled(one.chunk.strategy): one.chunk.seeds[0] for one in own}
-        names = {page.titled(one.chunk.strategy): one.chunk.strategy for one in own}
+    for number, (cell, of_cell) in enumerate(_cells(looked_at, SHEET).items()):
+        sheets = {page.titled(looked.chunk.strategy): ReplaySheet.from_bytes(looked.looks[SHEET]) for looked in of_cell}
+        seeds = {page.titled(looked.chunk.strategy): looked.chunk.seeds[0] for looked in of_cell}
+        names = {page.titled(looked.chunk.strategy): looked.chunk.strategy for looked in of_cell}
         stored = "; ".join(f"{strategy} (seed {seeds[strategy]}): {sheet}" for strategy, sheet in sheets.items())
         yield page.figure(
             f"replayed_frames{f'_{number + 1}' if number else ''}",
@@ -123,23 +123,23 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
         page: The page.
         room: Bytes of them that the page may hold: the first seed's of a strategy, where it fits.
     """
-    found = [
-        Looked(one, looks)
-        for one in page.study.present
-        if one.watch.video and VIDEO in (looks := read_looks(page.study.file_of(one)))
+    looked_at = [
+        Looked(chunk, looks)
+        for chunk in page.study.present
+        if chunk.watch.video and VIDEO in (looks := read_looks(page.study.file_of(chunk)))
     ]
-    keys = keys_of("greedy_play", [_named(one.chunk) for one in found])
-    files = {one.chunk.id: f"figures/{key}.webp" for one, key in zip(found, keys, strict=True)}
-    for number, (cell, own) in enumerate(_cells(found, VIDEO).items()):
+    keys = keys_of("greedy_play", [_named(looked.chunk) for looked in looked_at])
+    files = {looked.chunk.id: f"figures/{key}.webp" for looked, key in zip(looked_at, keys, strict=True)}
+    for number, (cell, of_cell) in enumerate(_cells(looked_at, VIDEO).items()):
         panels: dict[str, list[Markup]] = {}
-        for one in own:
-            chunk, file = one.chunk, files[one.chunk.id]
-            write_bytes(page.out / file, one.looks[VIDEO])
-            there = panels.setdefault(page.titled(chunk.strategy), [])
-            if not there and len(moving := _moving(one.looks[VIDEO], chunk)) <= room:
+        for looked in of_cell:
+            chunk, file = looked.chunk, files[looked.chunk.id]
+            write_bytes(page.out / file, looked.looks[VIDEO])
+            panel = panels.setdefault(page.titled(chunk.strategy), [])
+            if not panel and len(moving := _moving(looked.looks[VIDEO], chunk)) <= room:
                 room -= len(moving)
-                there.append(moving)
-            there.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, chunk.seeds[0]))
+                panel.append(moving)
+            panel.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, chunk.seeds[0]))
         yield ReportFigure(
             f"greedy_play{f'_{number + 1}' if number else ''}",
             f"Greedy play: {page.heading(*cell)}",

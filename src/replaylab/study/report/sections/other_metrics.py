@@ -16,11 +16,11 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         return None
     shown, absent = [], []
     for metric, key in zip(page.spec.metrics, keys_of("differences", page.spec.metrics), strict=True):
-        found = comparisons.differences_of(page.curves_of(metric), page.spec, metric)
-        if not found:
+        differences = comparisons.differences_of(page.curves_of(metric), page.spec, metric)
+        if not differences:
             absent.append(f"Nothing to compare in {metric}: two strategies of one seed that recorded it are needed.")
             continue
-        shown.append(tables.difference_table(page, found, key, titled(metric)))
+        shown.append(tables.difference_table(page, differences, key, titled(metric)))
     return Section(
         f"{DIFFERENCES} {page.titled(page.spec.baseline)}",
         shown,

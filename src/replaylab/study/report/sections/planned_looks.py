@@ -82,6 +82,6 @@ def _compared(page: Page, level: float) -> Iterator[tuple[str, str, Interval]]:
             what = f"{sentences.versus(*titles)}, {page.heading(*curve.cell)}"
             yield what, sentences.MEASURE_NAMES[measure], interval_at(1.0 - level, pair, statistics.paired_difference)
     if page.spec.contrasts:
-        for found in evaluate_contrasts(page.spec, page.curves_of).results:
-            size = interval_at(1.0 - level, [found.each.values], statistics.bootstrap_interval)
-            yield found.contrast.name, sentences.MEASURE_NAMES[found.contrast.measure], size
+        for result in evaluate_contrasts(page.spec, page.curves_of).results:
+            size = interval_at(1.0 - level, [result.each.values], statistics.bootstrap_interval)
+            yield result.contrast.name, sentences.MEASURE_NAMES[result.contrast.measure], size

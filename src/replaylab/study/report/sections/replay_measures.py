@@ -73,13 +73,13 @@ class Measured(StrategyResult):
 
 def measured(page: Page) -> list[Measured]:
     """Return every quantity that was measured, of every strategy; runs without a finite mean are left out."""
-    found = []
+    measures = []
     for metric, curve, runs in measures_of_runs(page.curves_of):
         finite = np.isfinite(runs)
         if finite.any():
             level = statistics.bootstrap_interval(runs[finite], resamples=_RESAMPLES)
-            found.append(Measured(*curve.key, metric, curve.seeds[finite], runs[finite], level))
-    return found
+            measures.append(Measured(*curve.key, metric, curve.seeds[finite], runs[finite], level))
+    return measures
 
 
 def measures_of_runs(
@@ -100,24 +100,24 @@ def measures_of_runs(
                 yield quantity.name, curve, curve.values.mean(axis=1)
 
 
-def _effective(size: Curve, own: Curve, uniform: Curve) -> NDArray[np.float64]:
+def _effective(size: Curve, variances: Curve, uniform: Curve) -> NDArray[np.float64]:
     """Return effective batch sizes over all looks: the batch size by the ratio of mean variances, shape (N,).
 
     The mean of the looks' own ratios would be too large, as each is a ratio of two noisy estimates.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        batch = size.values * own.values / uniform.values  # the same at every look that says it
+        batch = size.values * variances.values / uniform.values  # the same at every look that says it
         batch = np.where(np.isfinite(batch), batch, 0.0).max(axis=1)
-        exact = batch * uniform.values.mean(axis=1) / own.values.mean(axis=1)
+        exact = batch * uniform.values.mean(axis=1) / variances.values.mean(axis=1)
     return np.asarray(np.where(np.isfinite(exact) & (batch > 0), exact, size.values.mean(axis=1)))
 
 
 def section(page: Page, results: ComparisonResults) -> Section | None:
     """Return the measures beside the levels: a figure, a table, and their course; None where nothing was measured."""
-    found = measured(page)
-    if not found:
+    measures = measured(page)
+    if not measures:
         return None
-    shown: list[ReportFigure | ReportTable] = [_figure(page, found), table(page, results, found), *_course(page)]
+    shown: list[ReportFigure | ReportTable] = [_figure(page, measures), table(page, results, measures), *_course(page)]
     return Section(
         "Replay statistics",
         shown,
@@ -126,13 +126,13 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
             "the interquartile mean over runs with its 95 % interval. Shown, not tested: that two strategies differ in "
             "a measure and in their return does not say that one is the cause of the other."
         ],
-        terms=[(q.title, f"{q.meaning}.") for q in QUANTITIES if any(m.metric == q.name for m in found)],
+        terms=[(q.title, f"{q.meaning}.") for q in QUANTITIES if any(m.metric == q.name for m in measures)],
     )
 
 
-def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
+def _figure(page: Page, measures: Sequence[Measured]) -> ReportFigure:
     groups = []
-    for cell in dict.fromkeys(m.cell for m in found):
+    for cell in dict.fromkeys(m.cell for m in measures):
         returns = [
             page.row(c.strategy, statistics.bootstrap_interval(runs, resamples=_RESAMPLES), runs)
             for c in page.curves
@@ -141,9 +141,11 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
         ]
         panels = [figures.Dots("Average return", returns)]
         for quantity in QUANTITIES:
-            own = [m for m in found if (m.cell, m.metric) == (cell, quantity.name)]
-            if own:
-                panels.append(figures.Dots(quantity.title, [page.row(m.strategy, m.level, m.runs) for m in own]))
+            of_quantity = [m for m in measures if (m.cell, m.metric) == (cell, quantity.name)]
+            if of_quantity:
+                panels.append(
+                    figures.Dots(quantity.title, [page.row(m.strategy, m.level, m.runs) for m in of_quantity])
+                )
         groups.append((page.heading(*cell), panels))
     return page.figure(
         "measures",
@@ -154,14 +156,14 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
         (*KEYS, "metric", "seed", "value"),
         chain(
             *(seed_rows((*c.key, _RETURN), c.seeds, c.of_runs("area")) for c in page.curves),
-            *(seed_rows((*m.key, m.metric), m.seeds, m.runs) for m in found),
+            *(seed_rows((*m.key, m.metric), m.seeds, m.runs) for m in measures),
         ),
     )
 
 
-def table(page: Page, results: ComparisonResults, found: Sequence[Measured]) -> ReportTable:
+def table(page: Page, results: ComparisonResults, measures: Sequence[Measured]) -> ReportTable:
     """Return levels and measures of each strategy as a table."""
-    of = {(*m.key, m.metric): m for m in found}
+    of = {(*m.key, m.metric): m for m in measures}
     levels = {(*lv.key, lv.measure): lv.iqm for lv in results.levels}
 
     def level(title: str, measure: Measure) -> Column[Curve]:
@@ -174,7 +176,7 @@ def table(page: Page, results: ComparisonResults, found: Sequence[Measured]) -> 
 
         return Column(quantity.title, text)
 
-    present = [measure(q) for q in QUANTITIES if any(m.metric == q.name for m in found)]
+    present = [measure(q) for q in QUANTITIES if any(m.metric == q.name for m in measures)]
     return page.table(
         "measures",
         "Levels and measures of each strategy",
@@ -183,7 +185,7 @@ def table(page: Page, results: ComparisonResults, found: Sequence[Measured]) -> 
         [*KEY_COLUMNS, level("Final return", "final"), level("Average return", "area"), *present],
         [
             (*KEYS, "metric", "runs", "iqm", "low", "high"),
-            *((*m.key, m.metric, len(m.runs), *m.level) for m in found),
+            *((*m.key, m.metric, len(m.runs), *m.level) for m in measures),
         ],
     )
 

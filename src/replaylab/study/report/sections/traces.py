@@ -18,12 +18,12 @@ EPISODES = 3
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return the Q values and returns of some traced episodes; None where none was traced."""
-    found = traces_of(page)
-    if not found:
+    episodes = traces_of(page)
+    if not episodes:
         return None
     groups = [
-        (page.heading(*cell), [one for one in found if (one.environment, one.learner) == cell])
-        for cell in dict.fromkeys((one.environment, one.learner) for one in found)
+        (page.heading(*cell), [episode for episode in episodes if (episode.environment, episode.learner) == cell])
+        for cell in dict.fromkeys((episode.environment, episode.learner) for episode in episodes)
     ]
     figure = page.figure(
         "traces",
@@ -34,9 +34,9 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         figures.traces(groups, page.line_styles, page.spec.budget.counted),
         (*KEYS, "seed", "at", "step", "q", "return"),
         (
-            (one.environment, one.learner, one.strategy, one.seed, one.at, t, q, later)
-            for one in found
-            for t, (q, later) in enumerate(zip(one.q.tolist(), one.returns.tolist(), strict=True))
+            (episode.environment, episode.learner, episode.strategy, episode.seed, episode.at, t, q, later)
+            for episode in episodes
+            for t, (q, later) in enumerate(zip(episode.q.tolist(), episode.returns.tolist(), strict=True))
         ),
     )
     return Section(TITLE, [figure], subtitle="Traced episodes")

@@ -31,15 +31,15 @@ _LEAST_SHARE = 0.01
 
 def shares(of_strategy: Mapping[str, Floats], grid: Grid) -> list[Panel]:
     """Return a map for each strategy: its shares (S,), in percent, all in the same logarithmic colours."""
-    percent = {name: 100.0 * own.reshape(grid.shape) for name, own in of_strategy.items()}
-    every = np.concatenate([own[own > 0] for own in percent.values()])
+    percent = {name: 100.0 * values.reshape(grid.shape) for name, values in of_strategy.items()}
+    every = np.concatenate([values[values > 0] for values in percent.values()])
     low, high = max(_LEAST_SHARE, float(every.min())), float(every.max())
     high = max(high, 2.0 * low)
     norm, ticks = LogNorm(low, high, clip=True), (low, float(np.sqrt(low * high)), high)
     panels = []
-    for name, own in percent.items():
+    for name, values in percent.items():
         figure, axes, cell = _new_map(name, "", grid)
-        _paint(axes, np.where(own > 0, own, np.nan), norm, heat_map.SEQUENTIAL, grid, cell)
+        _paint(axes, np.where(values > 0, values, np.nan), norm, heat_map.SEQUENTIAL, grid, cell)
         _scale(figure, norm, heat_map.SEQUENTIAL, ticks, lambda v: f"{compact(v)} %")
         panels.append(Panel(f"{name}: share of the time in each cell", figure))
     return panels
@@ -51,16 +51,16 @@ def differences(of_strategy: Mapping[str, tuple[Floats, Floats]], notes: Mapping
     Colours go by the square root of the size, to both sides alike, so that small differences are seen beside large
     ones. A note stands above each map.
     """
-    percent = {name: 100.0 * own.reshape(grid.shape) for name, (own, _) in of_strategy.items()}
-    largest = max(float(np.abs(own).max()) for own in percent.values()) or 1.0
+    percent = {name: 100.0 * values.reshape(grid.shape) for name, (values, _) in of_strategy.items()}
+    largest = max(float(np.abs(values).max()) for values in percent.values()) or 1.0
     norm = FuncNorm((_root, _square), vmin=-largest, vmax=largest)
     ticks = [-largest, -largest / 4, 0.0, largest / 4, largest]
     panels = []
-    for name, own in percent.items():
+    for name, values in percent.items():
         p = of_strategy[name][1]
         figure, axes, cell = _new_map(name, notes[name], grid)
-        _paint(axes, np.where(own == 0.0, np.nan, own), norm, heat_map.DIVERGING, grid, cell)
-        heat_map.frame_cells(axes, np.flatnonzero(p < SIGNIFICANCE), own, norm, heat_map.DIVERGING)
+        _paint(axes, np.where(values == 0.0, np.nan, values), norm, heat_map.DIVERGING, grid, cell)
+        heat_map.frame_cells(axes, np.flatnonzero(p < SIGNIFICANCE), values, norm, heat_map.DIVERGING)
         _scale(figure, norm, heat_map.DIVERGING, ticks, lambda v: signed(compact(v), v))
         panels.append(Panel(f"{name}: difference in share, {notes[name]}", figure))
     return panels

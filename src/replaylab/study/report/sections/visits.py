@@ -93,14 +93,14 @@ def lines(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[str]:
     return [f"{spec.place_of(*d.cell)}: {sentence(d, len(tested), spec)}" for d in tested]
 
 
-def sentence(found: VisitDifference, comparisons: int, spec: Spec) -> str:
+def sentence(difference: VisitDifference, comparisons: int, spec: Spec) -> str:
     """Return how far a strategy's visits are from the baseline's, with the test and its correction."""
     corrected = f", Holm-corrected over {comparisons} comparisons" if comparisons > 1 else ""
-    own, base = spec.title_of(found.strategy), spec.title_of(found.baseline)
+    strategy, base = spec.title_of(difference.strategy), spec.title_of(difference.baseline)
     return (
-        f"{100 * found.distance:.1f} % of the visits of {own} are to other states than those of {base} "
-        f"(total variation distance; permutation within {counted(found.seeds, 'seed')}: "
-        f"p {equals_p(found.p_holm)}{corrected})."
+        f"{100 * difference.distance:.1f} % of the visits of {strategy} are to other states than those of {base} "
+        f"(total variation distance; permutation within {counted(difference.seeds, 'seed')}: "
+        f"p {equals_p(difference.p_holm)}{corrected})."
     )
 
 
@@ -121,9 +121,9 @@ def _maps(page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places
     groups = []
     for cell in dict.fromkeys(v.cell for v in visits):
         grid = places[cell[0]].grid
-        own = {page.titled(v.strategy): v.shares.mean(axis=0) for v in visits if v.cell == cell}
+        shares = {page.titled(v.strategy): v.shares.mean(axis=0) for v in visits if v.cell == cell}
         if grid is not None:
-            groups.append(PanelGroup(page.heading(*cell), visit_maps.shares(own, grid)))
+            groups.append(PanelGroup(page.heading(*cell), visit_maps.shares(shares, grid)))
     return page.figure(
         "visits",
         "Share of the time in each cell",
@@ -143,20 +143,24 @@ def _differences(
     page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places], tested: Sequence[VisitDifference]
 ) -> ReportFigure:
     baseline = page.titled(page.spec.baseline)
-    pairs = [(own, base, state_p_values(own, base)) for own, base in pairs_with_baseline(visits, page.spec.baseline)]
+    pairs = [
+        (compared, base, state_p_values(compared, base))
+        for compared, base in pairs_with_baseline(visits, page.spec.baseline)
+    ]
     groups: list[PanelGroup] = []
-    for cell in dict.fromkeys(own.cell for own, *_ in pairs):
-        own_pairs = [pair for pair in pairs if pair[0].cell == cell]
+    for cell in dict.fromkeys(compared.cell for compared, *_ in pairs):
+        pairs_of_cell = [pair for pair in pairs if pair[0].cell == cell]
         of = {d.strategy: d for d in tested if d.cell == cell}
         notes = {page.titled(s): f"{100 * d.distance:.1f} % elsewhere, p {equals_p(d.p_holm)}" for s, d in of.items()}
         grid = places[cell[0]].grid
         if grid is None:
-            groups.append(PanelGroup(page.heading(*cell), _listed(page, own_pairs, notes)))
+            groups.append(PanelGroup(page.heading(*cell), _listed(page, pairs_of_cell, notes)))
         else:
-            found = {
-                page.titled(own.strategy): ((own.shares - base.shares).mean(axis=0), p) for own, base, p in own_pairs
+            maps = {
+                page.titled(compared.strategy): ((compared.shares - base.shares).mean(axis=0), p)
+                for compared, base, p in pairs_of_cell
             }
-            groups.append(PanelGroup(page.heading(*cell), visit_maps.differences(found, notes, grid)))
+            groups.append(PanelGroup(page.heading(*cell), visit_maps.differences(maps, notes, grid)))
     return page.figure(
         "visit_differences",
         f"Difference from {baseline} in the share of the time",
@@ -174,11 +178,11 @@ def _differences(
 def _difference_rows(
     pairs: Sequence[tuple[StrategyVisits, StrategyVisits, NDArray[np.float64]]], places: dict[str, Places]
 ) -> Iterator[tuple[Any, ...]]:
-    for own, base, p in pairs:
-        difference = (own.shares - base.shares).mean(axis=0)
+    for compared, base, p in pairs:
+        difference = (compared.shares - base.shares).mean(axis=0)
         for i, numbers in enumerate(zip(difference.tolist(), p.tolist(), strict=True)):
-            key = (*own.key, base.strategy)
-            yield (*key, i, *places[own.environment].position(i), *numbers, len(own.seeds))
+            key = (*compared.key, base.strategy)
+            yield (*key, i, *places[compared.environment].position(i), *numbers, len(compared.seeds))
 
 
 def _listed(
@@ -188,14 +192,14 @@ def _listed(
 ) -> list[Panel]:
     """Return the states with the largest differences, the largest first, a panel for each strategy."""
     panels = []
-    for own, base, p in pairs:
-        each = 100 * (own.shares - base.shares)
+    for compared, base, p in pairs:
+        each = 100 * (compared.shares - base.shares)
         largest = np.argsort(-np.abs(each.mean(axis=0)), kind="stable")[:MOST_LISTED]
         rows = [
             figures.Row(f"state {i}", visit_maps.color(p[i]), Interval(*[float(each[:, i].mean())] * 3), each[:, i])
             for i in largest.tolist()
         ]
-        title = page.titled(own.strategy)
+        title = page.titled(compared.strategy)
         panels.append(figures.Dots(f"{title}: {notes[title]}", rows, reference=0.0))
     return [panel for group in figures.dots([("", panels)], "").groups for panel in group.panels]
 
