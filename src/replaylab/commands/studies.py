@@ -103,11 +103,11 @@ class StudyExport:
 
 def tell(study: Study, report: Path) -> None:
     """Print the results in words, and where the report is."""
-    from replaylab.study.report import divergence, earlier_reports
+    from replaylab.study.report import caveats, earlier_reports
     from replaylab.study.report.sections import visits
 
     rows, curves = study.results(), study.curves()
     before = earlier_reports.warning(study, earlier_reports.seeds_of(curves))
-    warnings = filter(None, [before, divergence.warning(rows, curves)])
+    warnings = filter(None, [before, caveats.diverged(rows, curves)])
     for line in (*study.answers(), *visits.lines(rows, study.spec), *warnings, f"report: {report}"):
         print(line)

@@ -17,10 +17,7 @@ for _library in ("duckdb", "filelock", "jinja2", "matplotlib", "pyarrow", "pydan
     if _find_spec(_library) is None:
         raise missing_extra("replaylab.study", _library, "lab")
 
-from replaylab.study.execution.executor import Executor  # noqa: E402
-from replaylab.study.execution.local.in_process import InProcess  # noqa: E402
-from replaylab.study.execution.local.processes import LocalProcesses  # noqa: E402
-from replaylab.study.execution.study_run import RunSummary  # noqa: E402
+from replaylab.study.execution import Executor, InProcess, LocalProcesses, RunSummary  # noqa: E402
 from replaylab.study.spec.study_file import Spec  # noqa: E402
 from replaylab.study.study import Study  # noqa: E402
 

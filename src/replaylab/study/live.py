@@ -216,9 +216,9 @@ class LivePage:
     @cached_property
     def page(self) -> bytes:
         """The page without a report."""
-        from replaylab.study.report import pages
+        from replaylab.study.report.page import render  # heavy
 
-        return pages.render("live", spec=self._study.spec).encode()
+        return render("live", spec=self._study.spec).encode()
 
     def report(self) -> tuple[bytes, bool]:
         """The newest report, empty before the first, and whether it is the last."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -20,21 +18,22 @@ from replaylab.arguments import (
     text,
     whole,
 )
-from replaylab.errors import SpecError
-from replaylab.extras import missing_extra
-from replaylab.learners.metrics.registry import check_name
 from replaylab.study.catalog import find
-from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
-from replaylab.study.execution.executor import Executor
-from replaylab.study.execution.progress import reporter_in_python
-from replaylab.study.execution.reporter import Reporter
-from replaylab.study.execution.study_run import RunSummary, chosen_executor, run_study
-from replaylab.study.execution.tape_order import to_record_again
+from replaylab.study.execution import (
+    CALIBRATION_SECONDS,
+    Estimate,
+    Executor,
+    Reporter,
+    RunSummary,
+    chosen_executor,
+    estimate_study,
+    reporter_in_python,
+    run_study,
+)
 from replaylab.study.notebook import html_of
 from replaylab.study.plan.chunks import Chunk
-from replaylab.study.results import records
-from replaylab.study.results.folder import StudyFolder, is_published
-from replaylab.study.spec.errors import first_fault
+from replaylab.study.results import metric_rows
+from replaylab.study.results.opening import Results, results_in, rows_in, spec_in
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
     from replaylab.study.analysis.comparisons import Curve, Difference, Level
     from replaylab.study.analysis.contrast_results import ContrastResults
-    from replaylab.study.results.published_rows import PublishedRows
 
 
 FOLDER = optional(place("a folder"))
@@ -114,35 +112,12 @@ class Study:
             SpecError: the folder holds no study.
             StorageError: its published rows are damaged.
         """
-        path = Path(folder)
-        if is_published(path):
-            from replaylab.study.results.published_rows import published_spec
-
-            return cls(published_spec(path), path)
-        try:
-            spec = Spec.model_validate_json(json.dumps(records.opened((path / "study.json").read_bytes())))
-        except FileNotFoundError as error:
-            raise SpecError(
-                f"{path}: holds no study (there is no study.json). Give the folder a "
-                f"`replaylab study run` wrote, such as results/quick."
-            ) from error
-        except OSError as error:
-            raise SpecError(f"{path / 'study.json'}: cannot be read: {error.strerror or error}.") from error
-        except ValueError as error:
-            raise SpecError(
-                f"{path / 'study.json'}: is damaged, or of another version of replaylab: {first_fault(error)}. "
-                f"Give the study's file to `replaylab study run` again, after moving study.json away."
-            ) from error
-        return cls(spec, path)
+        return cls(spec_in(Path(folder)), Path(folder))
 
     @property
-    def _results(self) -> StudyFolder | PublishedRows:
+    def _results(self) -> Results:
         """What the folder's results are read from."""
-        if not is_published(self.folder):
-            return self._study_folder
-        from replaylab.study.results.published_rows import PublishedRows
-
-        return PublishedRows(self.spec, self.folder)
+        return results_in(self.folder, self.spec)
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -157,10 +132,6 @@ class Study:
     def file_of(self, chunk: Chunk) -> Path:
         """Return where the chunk's rows are, or will be."""
         return self._results.file_of(chunk)
-
-    @property
-    def _study_folder(self) -> StudyFolder:
-        return StudyFolder(self.spec, self.folder)
 
     @takes(
         workers=WORKERS, executor=optional(_executor), show=optional(flag), reporter=REPORTER, checkpoint_every=EVERY
@@ -192,7 +163,7 @@ class Study:
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
         chosen_reporter = reporter or reporter_in_python(show)
-        return run_study(self._study_folder, chosen_executor(workers, executor), chosen_reporter, checkpoint_every)
+        return run_study(self.spec, self.folder, chosen_executor(workers, executor), chosen_reporter, checkpoint_every)
 
     @takes(workers=WORKERS, executor=optional(_executor), seconds=NOT_NEGATIVE)
     def estimate(
@@ -215,13 +186,7 @@ class Study:
             ConfigError: ``workers`` is below 1, or given with ``executor``.
             StorageError: results that are there are damaged.
         """
-        from replaylab.study.results.store import check
-
-        chosen = chosen_executor(workers, executor)
-        planned, present = self.chunks, self.present
-        check(self.file_of(p) for p in present)
-        again = to_record_again(self._study_folder, [p for p in planned if not self.file_of(p).is_file()])
-        return estimate(self.spec, planned, present, again, chosen, seconds)
+        return estimate_study(self.spec, self.folder, chosen_executor(workers, executor), seconds)
 
     def results(self) -> duckdb.DuckDBPyRelation:
         """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it.
@@ -231,10 +196,7 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        source = self._results
-        if not source.present:
-            raise SpecError(f"{self.folder}: holds no results of these settings yet. Run the study first.")
-        return source.rows()
+        return rows_in(self.folder, self.spec)
 
     def versions(self) -> list[dict[str, str]]:
         """Return the library versions that the results were made with, one or more sets by library.
@@ -264,18 +226,7 @@ class Study:
             MissingExtraError: pandas is not installed.
             SpecError: nothing has been run yet.
         """
-        if find_spec("pandas") is None:
-            instead = ". Or take results().arrow() or results().fetchnumpy(), which need nothing more."
-            raise missing_extra("`frame`", "pandas", "pandas", instead)
-        rows = self.results()
-        if metric is None:
-            return rows.df()
-        from duckdb import ColumnExpression, ConstantExpression
-
-        frame = rows.filter(ColumnExpression("metric") == ConstantExpression(metric)).df()
-        if frame.empty:
-            _check_name(metric, rows)
-        return frame
+        return metric_rows.frame(self.results(), metric)
 
     @takes(metric=text)
     def curves(self, metric: str = "eval/mean_reward") -> list[Curve]:
@@ -290,7 +241,7 @@ class Study:
         rows = self.results()
         curves = comparisons.curves_of(rows, self.spec, metric)
         if not curves:
-            _check_name(metric, rows)
+            metric_rows.check_recorded(rows, metric)
         return curves
 
     @takes(metric=text)
@@ -332,13 +283,9 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis.comparisons import ComparisonResults
         from replaylab.study.report import headline
-        from replaylab.study.report.sections import contrasts
 
-        if self.spec.contrasts:
-            return contrasts.lines(self.contrasts())
-        return headline.lines(ComparisonResults(self.levels(), self.differences(), []), self.spec)
+        return headline.answers(self)
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -365,11 +312,11 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis.comparisons import curves_of
+        from replaylab.study.analysis import comparisons
         from replaylab.study.analysis.contrast_results import evaluate_contrasts
 
         rows = self.results()
-        return evaluate_contrasts(self.spec, lambda metric: curves_of(rows, self.spec, metric))
+        return evaluate_contrasts(self.spec, lambda metric: comparisons.curves_of(rows, self.spec, metric))
 
     def record(self, name: str) -> dict[str, Any]:
         """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none.
@@ -378,8 +325,3 @@ class Study:
             StorageError: it is damaged.
         """
         return self._results.record(name)
-
-
-def _check_name(metric: str, rows: duckdb.DuckDBPyRelation) -> None:
-    """Raise `ConfigError` if a metric without rows is not one of the library's."""
-    check_name(metric, (name for (name,) in rows.select("metric").distinct().fetchall()))

@@ -11,7 +11,8 @@ from replaylab.study import Spec
 from replaylab.study.analysis import contrast_results
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.analysis.contrast_results import SeedValues, evaluate_contrasts
-from replaylab.study.report.sections.contrasts import lines, matrix, sentence
+from replaylab.study.report.headline import contrast_lines, sentence
+from replaylab.study.report.sections.contrasts import matrix
 from replaylab.study.spec.contrasts import Cell, resolve_contrasts
 from tests.study.tiny import table
 
@@ -231,7 +232,7 @@ def test_missing_cells_are_named_and_their_groups_left_out():
     )
     assert reported.results[0].groups == 5
     np.testing.assert_allclose(reported.results[0].each.values, 0.2 / 5)
-    assert lines(reported)[2].startswith("warning: dependence: ")
+    assert contrast_lines(reported)[2].startswith("warning: dependence: ")
 
 
 def test_missing_seeds_are_named():

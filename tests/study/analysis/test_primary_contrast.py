@@ -9,7 +9,7 @@ from replaylab.errors import SpecError
 from replaylab.statistics import mean_intervals
 from replaylab.study import Spec
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.report.sections.contrasts import lines
+from replaylab.study.report.headline import contrast_lines
 from replaylab.study.spec.contrasts import resolve_contrasts
 from tests.study.analysis.test_contrast_results import CHOICE, DEPENDENCE, SCORES, STRATEGIES, made, spec
 
@@ -106,7 +106,7 @@ class TestFewSeeds:
         assert (found.size.low, found.size.high, found.p) == (-INF, INF, 2 / 2**5)
         assert (found.reported.interval, found.reported.label) == (found.inner, "90 %"), "by which it is equivalent"
         unbounded = evaluate_contrasts(spec(CHOICE | {"primary": True}, seeds=5), of(study, 0.0))
-        assert "(95 % interval −∞ to +∞; " in lines(unbounded)[0]
+        assert "(95 % interval −∞ to +∞; " in contrast_lines(unbounded)[0]
 
 
 class TestWeights:
@@ -143,7 +143,7 @@ class TestChecks:
         assert found["D"].verdict == "not interpretable"
         assert found["dependence"].verdict == "higher"
         study = spec(*PRESENT, wrong, right)
-        said = lines(evaluate_contrasts(study, made(study, level, noise=1.0)))
+        said = contrast_lines(evaluate_contrasts(study, made(study, level, noise=1.0)))
         assert said[0] == "Not interpretable: the check one failed."
         (check,) = (line for line in said if line.startswith("one"))
         assert check.startswith("one: Check failed.")

@@ -61,7 +61,7 @@ def test_what_runs_again_for_its_draws_is_counted(tmp_path):
     found = made.estimate(executor=InProcess(), seconds=0.0)
     assert [p.strategy for p in found.todo] == ["td", "placebo"] * 2
     assert [p.strategy for p in found.again] == ["td"] * 2
-    assert found.present == ()
+    assert found.skipped == ()
     assert str(found).splitlines()[4:6] == [
         "0 runs are there already; 8 to do in 4 chunks, 2,400 steps",
         "4 of these, of td, run again: their rows are there, the draws that tapes replay are not",

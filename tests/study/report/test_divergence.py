@@ -8,7 +8,7 @@ from rich.console import Console
 from replaylab.commands import main as cli
 from replaylab.study.execution.local.in_process import InProcess
 from replaylab.study.execution.progress import PlainReporter
-from replaylab.study.report import divergence
+from replaylab.study.report import caveats
 from tests.study.tiny import study
 
 REPORTED = (
@@ -34,4 +34,4 @@ def test_a_strategy_that_diverged(tmp_path, capsys):
 def test_without_one_nothing_is_said(tmp_path):
     made = study(tmp_path)
     made.run(executor=InProcess())
-    assert divergence.warning(made.results(), made.curves()) is None
+    assert caveats.diverged(made.results(), made.curves()) is None

@@ -1,6 +1,6 @@
 """A custom section: one function, and its line in the list."""
 
-from replaylab.study.report import report
+from replaylab.study.report import report, sections
 from replaylab.study.report.page import KEY_COLUMNS, Column, Section
 from tests.study.tiny import pretended
 
@@ -23,7 +23,7 @@ def nothing(page, results):
 def test_a_section_is_a_function_and_its_line_in_the_list(tmp_path, monkeypatch):
     made = pretended(tmp_path, 10.0)
     before = made.report().read_text()
-    monkeypatch.setattr(report, "SECTIONS", (best_seed, *report.SECTIONS, nothing))
+    monkeypatch.setattr(report, "SECTIONS", (best_seed, *sections.SECTIONS, nothing))
     after = made.report().read_text()
     assert "<h2>Best runs</h2>" in after
     assert "4 levels were compared." in after
@@ -37,6 +37,6 @@ def test_a_section_is_a_function_and_its_line_in_the_list(tmp_path, monkeypatch)
 
 
 def test_every_section_of_the_library_is_a_file_with_a_function_of_that_name():
-    names = [section.__module__.rpartition(".")[2] for section in report.SECTIONS]
+    names = [section.__module__.rpartition(".")[2] for section in sections.SECTIONS]
     assert len(set(names)) == len(names)
-    assert all(section.__name__ == "section" for section in report.SECTIONS)
+    assert all(section.__name__ == "section" for section in sections.SECTIONS)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Raised, TimeTask
+from replaylab.study.execution.tape_order import divided
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.execution.worker.calibration import Speed
 from replaylab.study.plan.chunks import Chunk, runs_of
 from replaylab.study.results.durations import duration
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec.study_file import Spec
 
 CALIBRATION_SECONDS = 5.0
@@ -60,7 +63,7 @@ class Estimate:
     spec: Spec
     cells: tuple[CellEstimate, ...]
     todo: tuple[Chunk, ...]
-    present: tuple[Chunk, ...]
+    skipped: tuple[Chunk, ...]
     workers: int
     again: tuple[Chunk, ...] = ()
     """Those of `todo` whose rows are there: only their draws are wanted, by strategies that learn from them."""
@@ -113,7 +116,7 @@ class Estimate:
             f"learners: {', '.join(spec.learners)}",
             f"strategies: {', '.join(spec.strategies)}",
             f"seeds: {len(spec.seeds)} each; {spec.runs} runs in all",
-            f"{runs_of(self.present)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} chunks, "
+            f"{runs_of(self.skipped)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} chunks, "
             f"{sum(p.steps * len(p.seeds) for p in self.todo):,} {unit}",
             *([_of_again(self.again)] if self.again else []),
             *(_line(cell, unit) for cell in self.cells),
@@ -146,35 +149,31 @@ def _size(size: float) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
-def estimate(
-    spec: Spec,
-    chunks: Sequence[Chunk],
-    present: Sequence[Chunk],
-    again: Set[str],
-    executor: Executor,
-    seconds: float,
-) -> Estimate:
+def estimate_study(spec: Spec, path: Path, executor: Executor, seconds: float) -> Estimate:
     """Train each kind of cell that misses runs for its share of the seconds, with as many workers as there will be.
 
     Args:
         spec: the study.
-        chunks: all of it.
-        present: those with results.
-        again: ids of those among them that are run again for their draws, since others learn from them.
+        path: its folder; nothing is written there.
         executor: where they are trained.
         seconds: how long, over all.
+
+    Raises:
+        StorageError: results that are there are damaged.
     """
-    done = {p.id for p in present} - again
-    todo = [p for p in chunks if p.id not in done]
-    missing: dict[Kind, list[Chunk]] = {_kind(p): [] for p in chunks}
+    from replaylab.study.results.store import check  # heavy
+
+    folder = StudyFolder(spec, path)
+    todo, skipped, again = divided(folder)
+    check(map(folder.file_of, [*skipped, *again]))
+    missing: dict[Kind, list[Chunk]] = {_kind(p): [] for p in folder.chunks}
     for p in todo:
         missing[_kind(p)].append(p)
     wanted = [of[0] for of in missing.values() if of]
     workers = max(1, min(executor.slots, len(todo)))
     speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, executor, seconds), strict=True))
     cells = tuple(CellEstimate(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
-    kept_now, ran_again = (tuple(p for p in present if (p.id in again) == chosen) for chosen in (False, True))
-    return Estimate(spec, cells, tuple(todo), kept_now, workers, ran_again)
+    return Estimate(spec, cells, tuple(todo), tuple(skipped), workers, tuple(again))
 
 
 def _kind(chunk: Chunk) -> Kind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from replaylab.errors import ConfigError
 from replaylab.study.execution.coordinator import run_chunks
@@ -12,11 +13,12 @@ from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.local.processes import LocalProcesses
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
-from replaylab.study.execution.tape_order import refuse_lone, to_record_again
+from replaylab.study.execution.tape_order import divided, refuse_lone
 from replaylab.study.execution.worker.preflight import check_all, largest_of_each
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder
+from replaylab.study.spec.study_file import Spec
 
 
 @dataclass(frozen=True)
@@ -38,48 +40,43 @@ class RunSummary:
 
 
 def run_study(
-    folder: StudyFolder, executor: Executor, reporter: Reporter, checkpoint_every: float | None = None
+    spec: Spec, path: Path, executor: Executor, reporter: Reporter, checkpoint_every: float | None = None
 ) -> RunSummary:
     """Run what is missing in a study's folder; see `Study.run`. The executor is closed at the end, however it ends."""
-    began = time.perf_counter()
+    began, folder = time.perf_counter(), StudyFolder(spec, path)
     with folder.owned():
         folder.refuse_another()
         if not folder.has_records:
             folder.write_records()
         leftovers.clear_failures(folder.path)
         damaged = folder.set_aside_damaged()
-        planned = folder.chunks
-        missing = [p for p in planned if not folder.file_of(p).is_file()]
-        again = to_record_again(folder, missing)
-        wanted = {p.id for p in missing} | again
-        todo, present = ([p for p in planned if (p.id in wanted) == chosen] for chosen in (True, False))
-        for chunk in todo:
-            if chunk.id in again:  # and its tape is damaged, if there is one
-                folder.tape_file(chunk).unlink(missing_ok=True)
-        for chunk in present:  # of which a kill may have left checkpoints
+        todo, skipped, again = divided(folder)
+        for chunk in again:  # its tape is damaged, if there is one
+            folder.tape_file(chunk).unlink(missing_ok=True)
+        for chunk in skipped:  # a kill may have left checkpoints of it
             ResultWriter(folder).drop_checkpoints(chunk)
         if todo:
-            seconds, failures = _train(folder, todo, present, executor, reporter, checkpoint_every)
+            seconds, failures = _train(folder, todo, skipped, executor, reporter, checkpoint_every)
         else:
             folder.write_records()
             seconds, failures = {}, []
         ran = tuple(p for p in folder.chunks if p.id in seconds)
-    return RunSummary(ran, tuple(present), tuple(failures), time.perf_counter() - began, damaged)
+    return RunSummary(ran, tuple(skipped), tuple(failures), time.perf_counter() - began, damaged)
 
 
 def _train(
     folder: StudyFolder,
     todo: Sequence[Chunk],
-    present: Sequence[Chunk],
+    skipped: Sequence[Chunk],
     executor: Executor,
     reporter: Reporter,
     checkpoint_every: float | None,
 ) -> tuple[dict[str, float], list[Failure]]:
     try:
-        refuse_lone(folder, [*present, *todo])
+        refuse_lone(folder, [*skipped, *todo])
         check_all(largest_of_each(todo), executor)
         folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
-        reporter.begin(todo, present, min(executor.slots, len(todo)))
+        reporter.begin(todo, skipped, min(executor.slots, len(todo)))
         try:
             return run_chunks(todo, executor, ResultWriter(folder), reporter, checkpoint_every)
         finally:

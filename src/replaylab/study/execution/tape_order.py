@@ -37,12 +37,18 @@ def refuse_lone(folder: StudyFolder, planned: Iterable[Chunk]) -> None:
     )
 
 
-def to_record_again(folder: StudyFolder, todo: Iterable[Chunk]) -> set[str]:
-    """Return ids of the chunks whose draws are wanted and not there, or in a damaged tape; nothing is written.
+def divided(folder: StudyFolder) -> tuple[list[Chunk], list[Chunk], list[Chunk]]:
+    """Return the chunks to run, those to skip, and those of the former that have rows; nothing is written.
 
-    One whose rows are there, but whose tape is gone, is trained again: it gives the same rows.
+    A chunk with rows is run again, with the same rows, if a missing one learns from its draws and its tape is missing
+    or damaged.
     """
-    return {p.tape_of.id for p in todo if p.tape_of is not None and not _sound(folder.tape_file(p.tape_of))}
+    chunks = folder.chunks
+    missing = [p for p in chunks if not folder.file_of(p).is_file()]
+    drawn = {p.tape_of.id for p in missing if p.tape_of is not None and not _sound(folder.tape_file(p.tape_of))}
+    wanted = {p.id for p in missing} | drawn
+    todo, skipped = ([p for p in chunks if (p.id in wanted) == chosen] for chosen in (True, False))
+    return todo, skipped, [p for p in todo if folder.file_of(p).is_file()]
 
 
 def _sound(tape: Path) -> bool:

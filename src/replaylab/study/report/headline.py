@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.number_format import counted, equals_p, signed_significant, significant
+from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import RETURN, ComparisonResults, Difference, Level, Measure
-from replaylab.study.analysis.contrast_results import ContrastResult
+from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
 from replaylab.study.report import sentences
 from replaylab.study.spec.contrasts import ResolvedContrast
 from replaylab.study.spec.display_text import Answers
 from replaylab.study.spec.study_file import Spec
+
+if TYPE_CHECKING:
+    from replaylab.study.report.reported_study import ReportedStudy
 
 JUDGED: Measure = "area"
 """The measure that the answer is about in studies without contrasts."""
@@ -64,6 +69,12 @@ def of_contrast(result: ContrastResult) -> str:
 def main_contrast(results: Sequence[ContrastResult]) -> ContrastResult | None:
     """Return the primary contrast, or without one the first; None without results."""
     return next((result for result in results if result.contrast.primary), results[0] if results else None)
+
+
+def of_contrasts(results: Sequence[ContrastResult]) -> Headline | None:
+    """Return the answer of a study with contrasts; None without results."""
+    main = main_contrast(results)
+    return None if main is None else Headline(of_contrast(main), numbers(main))
 
 
 def sentence(result: ContrastResult) -> str:
@@ -127,13 +138,26 @@ def of_differences(results: ComparisonResults, spec: Spec) -> Headline | None:
     return Headline(_in_places(judged, spec), f"{seeds} each; corrected for {counted(len(judged), 'comparison')}.")
 
 
-def lines(results: ComparisonResults, spec: Spec) -> list[str]:
-    """Return the answer of a study without contrasts, and its comparisons if they are few, as lines for a terminal."""
+def answers(study: ReportedStudy) -> list[str]:
+    """Return lines for a terminal: the answer of a study, then its contrasts or, if few, its comparisons."""
+    rows, spec = study.results(), study.spec
+    if spec.contrasts:
+        return contrast_lines(evaluate_contrasts(spec, lambda metric: comparisons.curves_of(rows, spec, metric)))
+    curves = comparisons.curves_of(rows, spec, RETURN)
+    results = ComparisonResults(comparisons.levels(curves), comparisons.differences_of(curves, spec), [])
     line = of_differences(results, spec)
-    rows = [row(d, spec) for d in results.differences] if len(results.differences) <= MOST_ROWS else []
-    if line is None:
-        return []
-    return [str(line), *(text for text in rows if text != line.evidence)]
+    rows_of = [row(d, spec) for d in results.differences] if len(results.differences) <= MOST_ROWS else []
+    return [str(line), *(text for text in rows_of if text != line.evidence)] if line else []
+
+
+def contrast_lines(evaluated: ContrastResults) -> list[str]:
+    """Return the results of contrasts as lines for a terminal: the answer first."""
+    main = main_contrast(evaluated.results)
+    return [
+        *([sentence(main)] if main else []),
+        *(f"{f.contrast.name}: {sentence(f)}" for f in evaluated.results if f is not main),
+        *(f"warning: {warning}" for warning in evaluated.warnings),
+    ]
 
 
 def _generated(word: str, first: str, second: str, what: str, margin: str, where: str = "with") -> str:

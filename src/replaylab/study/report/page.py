@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import jinja2
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
@@ -415,3 +416,26 @@ def _csv(rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
+
+
+def render(name: str, **values: Any) -> str:
+    """Return a page of HTML.
+
+    Args:
+        name: of its template, without endings.
+        values: what the template takes.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("replaylab", "study/report/templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template(f"{name}.html.jinja").render(
+        fonts=svg.FONTS,
+        variables=palette.variables(),
+        is_figure=lambda part: isinstance(part, ReportFigure),
+        word_columns=WORD_COLUMNS,
+        **values,
+    )

@@ -11,9 +11,18 @@ from replaylab.number_format import counted, equals_p, p_value
 from replaylab.plotting import palette, svg
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ReportedInterval
-from replaylab.study.report import figures, pages, sentences, tables, verdict_matrix
+from replaylab.study.report import figures, sentences, tables, verdict_matrix
 from replaylab.study.report.compare.two_studies import FolderDifference, TwoStudies
-from replaylab.study.report.page import KEY_COLUMNS, KEYS, Column, PageFiles, ReportFigure, ReportTable, band_rows
+from replaylab.study.report.page import (
+    KEY_COLUMNS,
+    KEYS,
+    Column,
+    PageFiles,
+    ReportFigure,
+    ReportTable,
+    band_rows,
+    render,
+)
 from replaylab.study.report.verdict_matrix import VerdictMatrix
 
 LEGEND = (
@@ -56,7 +65,7 @@ def write(studies: TwoStudies, out: Path) -> Path:
     files = PageFiles(out, figure_files=False)
     with svg.style():
         picture = _curves(studies, files, palette.line_styles(names, "A"))
-    html = pages.render(
+    html = render(
         "comparison",
         figure_files=False,
         swatches={},

@@ -17,7 +17,7 @@ from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure
 from replaylab.study.analysis.seed_values import StrategyResult
-from replaylab.study.report import methods
+from replaylab.study.report import machines, methods
 from replaylab.study.report.reported_study import ReportedStudy
 from replaylab.study.spec.study_file import Spec
 
@@ -140,7 +140,7 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
         if key not in keys
     ]
     settings = _unequal(*(methods.settings_of(study.spec) for study in (first, second)))
-    versions = _unequal(*(methods.machines(study) for study in (first, second)))
+    versions = _unequal(*(machines.used(study) for study in (first, second)))
     return TwoStudies(first, second, pairs, differences, list(dict.fromkeys(few)), only, settings, versions)
 
 

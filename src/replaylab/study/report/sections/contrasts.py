@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,15 +10,14 @@ import numpy as np
 
 from replaylab.number_format import p_value
 from replaylab.plotting import palette
-from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
+from replaylab.study.analysis.contrast_results import ContrastResult, evaluate_contrasts
 from replaylab.study.report import figures, headline, sentences, tables, verdict_matrix
-from replaylab.study.report.headline import Headline, sentence
+from replaylab.study.report.headline import sentence
 from replaylab.study.report.page import Column, keys_of, seed_rows
 from replaylab.study.report.verdict_matrix import VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
-    from replaylab.study.analysis.comparisons import Curve
     from replaylab.study.report.page import Page, ReportFigure, ReportTable
 
 _READING = "Small dots: one seed each. Large dot and bar: {}. Grey band: the equivalence margin."
@@ -73,11 +72,11 @@ class ContrastSection:
         return [(f.contrast.question or f.contrast.name, sentence(f)) for f in self.results if f is not main]
 
 
-def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastSection | None:
+def section(page: Page) -> ContrastSection | None:
     """Return what the page shows of the study's contrasts, or None where it has none; writes their files."""
     if not page.spec.contrasts:
         return None
-    evaluated = evaluate_contrasts(page.spec, curves_of)
+    evaluated = evaluate_contrasts(page.spec, page.curves_of)
     units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
     shown = []
     for unit_name, key in zip(units, keys_of("contrasts", units), strict=True):
@@ -134,22 +133,6 @@ def _picture(page: Page, results: Sequence[ContrastResult]) -> ReportFigure | No
     parts = [f for f in results if f.contrast.name in of_environments]
     title = f"{main.contrast.versus}, seed by seed"
     return _figure(page, "primary_contrast", sentences.capital(title), _reading(page), [main, *parts])
-
-
-def lines(evaluated: ContrastResults) -> list[str]:
-    """Return the results as lines for a terminal: the answer first."""
-    main = headline.main_contrast(evaluated.results)
-    return [
-        *([sentence(main)] if main else []),
-        *(f"{f.contrast.name}: {sentence(f)}" for f in evaluated.results if f is not main),
-        *(f"warning: {w}" for w in evaluated.warnings),
-    ]
-
-
-def of_report(results: Sequence[ContrastResult]) -> Headline | None:
-    """Return the first line of the report; None without results."""
-    main = headline.main_contrast(results)
-    return None if main is None else Headline(headline.of_contrast(main), headline.numbers(main))
 
 
 def table(page: Page, results: Sequence[ContrastResult]) -> ReportTable:

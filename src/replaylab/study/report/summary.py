@@ -1,0 +1,64 @@
+"""The top of a report: the answer, the verdicts at a glance, a picture, what was compared, and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from replaylab.study.analysis.comparisons import ComparisonResults
+from replaylab.study.report import headline, sentences, verdict_matrix
+from replaylab.study.report.caveats import caveats
+from replaylab.study.report.headline import Headline
+from replaylab.study.report.page import Page, ReportFigure, Section
+from replaylab.study.report.sections.contrasts import ContrastSection
+from replaylab.study.report.verdict_matrix import VerdictMatrix
+from replaylab.study.report.what_ran import what_ran
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a page shows above its sections."""
+
+    headline: Headline | None
+    matrices: Sequence[VerdictMatrix]
+    legend: str
+    picture: ReportFigure | None
+    compared: str
+    budgets: str
+    warnings: Sequence[str]
+    definitions: str = sentences.DEFINITIONS
+
+
+def summarized(
+    page: Page, results: ComparisonResults, contrasts: ContrastSection | None, sections: Sequence[Section]
+) -> tuple[Summary, list[Section]]:
+    """Return the summary of a study, and the sections without the figure that the summary shows."""
+    spec = page.spec
+    picture, sections = _picture(contrasts, sections)
+    summary = Summary(
+        headline.of_contrasts(contrasts.results) if contrasts else headline.of_differences(results, spec),
+        verdict_matrix.matrices(page, results.differences),
+        verdict_matrix.legend(spec),
+        picture,
+        sentences.compared(what_ran(page.study)),
+        sentences.budgets(results.spent, spec),
+        caveats(page),
+    )
+    return summary, sections
+
+
+def _picture(
+    contrasts: ContrastSection | None, sections: Sequence[Section]
+) -> tuple[ReportFigure | None, list[Section]]:
+    """Return the picture beside the verdicts, and the sections without it.
+
+    It is the primary contrast, or, without contrasts, the learning curves where they fit into one panel each.
+    """
+    if contrasts is not None:
+        return contrasts.picture, list(sections)
+    for i, section in enumerate(sections):
+        for part in section.shown:
+            if isinstance(part, ReportFigure) and part.key == "learning_curves":
+                rest = replace(section, shown=[other for other in section.shown if other is not part])
+                return part, [*sections[:i], rest, *sections[i + 1 :]]
+    return None, list(sections)

@@ -1,0 +1,72 @@
+"""Opening a folder of results: those of a run, or the published rows of a finished study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from replaylab.errors import SpecError
+from replaylab.study.results import records
+from replaylab.study.results.folder import StudyFolder, is_published
+from replaylab.study.spec.errors import first_fault
+from replaylab.study.spec.study_file import Spec
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from replaylab.study.results.published_rows import PublishedRows
+
+
+def spec_in(folder: Path) -> Spec:
+    """Return the study whose results a folder holds.
+
+    Raises:
+        SpecError: it holds none.
+        StorageError: its published rows are damaged.
+    """
+    if is_published(folder):
+        from replaylab.study.results.published_rows import published_spec
+
+        return published_spec(folder)
+    file = folder / "study.json"
+    try:
+        return Spec.model_validate_json(json.dumps(records.opened(file.read_bytes())))
+    except FileNotFoundError as error:
+        raise SpecError(
+            f"{folder}: holds no study (there is no study.json). Give the folder a "
+            f"`replaylab study run` wrote, such as results/quick."
+        ) from error
+    except OSError as error:
+        raise SpecError(f"{file}: cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise SpecError(
+            f"{file}: is damaged, or of another version of replaylab: {first_fault(error)}. "
+            f"Give the study's file to `replaylab study run` again, after moving study.json away."
+        ) from error
+
+
+Results: TypeAlias = "StudyFolder | PublishedRows"
+"""What the results of a study are read from."""
+
+
+def results_in(folder: Path, spec: Spec) -> Results:
+    """Return what a study's results in a folder are read from."""
+    if not is_published(folder):
+        return StudyFolder(spec, folder)
+    from replaylab.study.results.published_rows import PublishedRows
+
+    return PublishedRows(spec, folder)
+
+
+def rows_in(folder: Path, spec: Spec) -> duckdb.DuckDBPyRelation:
+    """Return all rows of a study's results in a folder.
+
+    Raises:
+        SpecError: there are none.
+        StorageError: a file is damaged.
+    """
+    results = results_in(folder, spec)
+    if not results.present:
+        raise SpecError(f"{folder}: holds no results of these settings yet. Run the study first.")
+    return results.rows()
