@@ -11,6 +11,7 @@ from replaylab.replay import Field, NStep, Queue, ReplayBuffer
 from replaylab.study import Study, catalog
 from replaylab.study.execution.worker.preflight import check_chunk
 from replaylab.study.plan.chunks import plan
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import write_chunk
 from replaylab.study.spec.study_file import Spec
 
@@ -22,7 +23,7 @@ PARTS = {"3 steps": "uniform-3", "prioritized": "prioritized_as_published"}
 def made_up(name, folder, rows_of):
     """Return a shipped study with the rows (seed, step, metric, value) that a function makes of each chunk."""
     study = Study(Spec.from_toml(catalog.find(name)), folder)
-    study._there.write_records()
+    StudyFolder(study.spec, study.folder).write_records()
     for chunk in study.chunks:
         columns = zip(*rows_of(chunk), strict=True)
         named = dict(zip(("seed", "step", "metric", "value"), map(np.array, columns), strict=True))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from replaylab.study import InProcess, Spec, Study
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import write_chunk
 
 TABLE: dict[str, Any] = {
@@ -66,7 +67,7 @@ def pretend(found: Study, gain: float, runs_differ: float = 5.0, versions: Seque
         versions: Of libraries, in turn for its chunks; none: one Python for all.
     """
     every = found.spec.evaluation.every
-    found._there.write_records()
+    StudyFolder(found.spec, found.folder).write_records()
     for chunk, made_with in zip(found.chunks, cycle(versions or [{"python": "3"}]), strict=False):
         columns: dict[str, list[Any]] = {"seed": [], "step": [], "metric": [], "value": []}
         grid = np.arange(every, found.spec.budget_of(chunk.strategy).total + 1, every)

@@ -11,6 +11,7 @@ from replaylab.study.analysis.visit_counts import (
     visit_differences,
     visits_of,
 )
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import write_chunk
 from tests.study import tiny
 
@@ -22,7 +23,7 @@ def visits(strategy, counts, seeds=None, environment="env"):
 
 def test_rows_become_counts_in_the_order_of_the_file(tmp_path):
     study = tiny.study(tmp_path, seeds=3, chunk_size=3)
-    study._there.write_records()
+    StudyFolder(study.spec, study.folder).write_records()
     for i, chunk in enumerate(study.chunks):
         rows = [(seed, state, 10 * i + seed + state) for seed in (2, 0, 1) for state in (1, 0, 10)]
         seed, state, value = (np.array(column) for column in zip(*rows, strict=True))

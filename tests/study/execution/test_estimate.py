@@ -8,6 +8,7 @@ from replaylab.errors import ConfigError
 from replaylab.study import InProcess
 from replaylab.study.execution.estimate import CellEstimate, Estimate
 from replaylab.study.execution.worker.calibration import Speed, _limit, _pace
+from replaylab.study.results.folder import StudyFolder
 from tests.study.tiny import pretended, study
 
 
@@ -55,7 +56,7 @@ def test_what_runs_again_for_its_draws_is_counted(tmp_path):
     placebos = [p for p in made.chunks if p.tape_of is not None]
     for one in placebos:
         made.file_of(one).unlink()
-    tape = made._there.tape_file(placebos[0].tape_of)
+    tape = StudyFolder(made.spec, made.folder).tape_file(placebos[0].tape_of)
     tape.parent.mkdir()
     tape.write_bytes(b"damaged")
     found = made.estimate(executor=InProcess(), seconds=0.0)

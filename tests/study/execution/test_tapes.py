@@ -12,6 +12,7 @@ from replaylab.study.execution.executor import CheckTask, Finished, Lost, TrainT
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.worker import perform as worker
 from replaylab.study.execution.worker.perform import perform
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import open_rows
 from tests.study.execution.test_checkpoints import Spy, kept
 from tests.study.tiny import pretend, rows, run_here, study
@@ -34,7 +35,7 @@ def ids_of(tape):
 
 def drawn_by(made, chunk, tmp_path):
     """What a chunk of a study drew, which its rows are made from: it is trained once more, and recorded."""
-    tape = made._there.tape_file(chunk.tape_of)
+    tape = StudyFolder(made.spec, made.folder).tape_file(chunk.tape_of)
     again = perform(TrainTask(chunk, record=True, tape=str(tape)), lambda step: None)
     copied = tmp_path / made.file_of(chunk).name
     copied.write_bytes(again.result)
@@ -65,7 +66,7 @@ class TestWhatIsDrawn:
         assert min(again.seen[placebo.id]) > 100
 
         np.testing.assert_equal(rows(made), rows(whole))
-        recorded = ids_of(made._there.tape_file(source))
+        recorded = ids_of(StudyFolder(made.spec, made.folder).tape_file(source))
         assert recorded.shape == (900 - 20 + 1, 3, 8)
         np.testing.assert_array_equal(drawn_by(made, placebo, tmp_path), np.roll(recorded, -1, axis=1))
         assert not (recorded[:, 0] == recorded[:, 1]).all()
@@ -170,7 +171,7 @@ class TestWhoWaits:
         before = rows(made)
         placebo, source = made.chunks
         made.file_of(placebo).unlink()
-        tape = made._there.tape_file(source)
+        tape = StudyFolder(made.spec, made.folder).tape_file(source)
         content = bytearray(tape.read_bytes())
         content[len(content) // 2] ^= 1
         for damage in (tape.unlink, lambda: tape.write_bytes(content)):

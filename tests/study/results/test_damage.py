@@ -12,6 +12,7 @@ from replaylab.commands import main as cli
 from replaylab.errors import SpecError, StorageError
 from replaylab.study import InProcess, Study
 from replaylab.study.results import records
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import damage, read_metadata
 from tests.study.tiny import pretended, rows, study
 
@@ -133,7 +134,7 @@ def test_what_is_damaged_twice_is_kept_twice(made, capfd):
     file = made.file_of(made.chunks[0])
     for _ in range(2):
         file.write_bytes(b"damaged")
-        made._there.set_aside_damaged()
+        StudyFolder(made.spec, made.folder).set_aside_damaged()
     stem = made.chunks[0].id
     assert sorted(f.name for f in (made.folder / "damaged").iterdir()) == [f"{stem}.1.parquet", f"{stem}.parquet"]
 
@@ -147,7 +148,7 @@ def test_damaged_rows_of_a_smaller_study_are_seen(whole, made):
     file.write_bytes(b"damaged")
     with pytest.raises(StorageError, match=f"^{file} is damaged"):
         larger.results()
-    assert [one.file for one in larger._there.set_aside_damaged()] == [file]
+    assert [one.file for one in StudyFolder(larger.spec, larger.folder).set_aside_damaged()] == [file]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '"tiny"', "{}", "\0", "[" * 100_000])

@@ -14,6 +14,7 @@ from replaylab.commands.train_command import TrainCommand
 from replaylab.learners import QLearning
 from replaylab.study import InProcess, Spec, Study
 from replaylab.study.plan.chunks import plan
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import read_metadata
 from tests.study.tiny import rows, study, table
 
@@ -82,7 +83,7 @@ def test_at_any_depth_of_any_table(tmp_path):
     learners = {"q": {"type": f"{__name__}:Clipped", "batch_size": 8, "vary": {"most": [0.5, INF, -INF]}}}
     parts = {"strategies": strategies, "learners": learners, "contrasts": [contrast]}
     made = study(tmp_path, environments=["odd"], env_options={"odd": odd}, **parts)
-    made._there.write_records()
+    StudyFolder(made.spec, made.folder).write_records()
     again = Study.from_folder(tmp_path)
     assert ids(again) == ids(made)
     assert repr(again.spec) == repr(made.spec), "as text, since NaN equals nothing"

@@ -11,6 +11,7 @@ import pytest
 from replaylab.replay import NStep
 from replaylab.study import InProcess, Spec, Study
 from replaylab.study.results import records
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec import components
 from tests.study.tiny import pretend, study, table
 
@@ -61,7 +62,7 @@ def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path
     from replaylab.learners.sb3 import algorithms
 
     made = theirs(tmp_path)
-    made._there.write_records()
+    StudyFolder(made.spec, made.folder).write_records()
     known = algorithms._parameters
     monkeypatch.setattr(algorithms, "_parameters", lambda kind: known(kind) | {"new_argument": 1})
     again = Study.from_folder(tmp_path)
@@ -72,7 +73,7 @@ def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path
 
 def test_another_default_of_a_transform_changes_nothing_that_is_there(tmp_path, monkeypatch):
     made = study(tmp_path, strategies={"uniform": {"type": "uniform", "transforms": [{"type": "n_step", "steps": 3}]}})
-    made._there.write_records()
+    StudyFolder(made.spec, made.folder).write_records()
     expected = ids(made)
     monkeypatch.setitem(components.TRANSFORMS, "n_step", f"{__name__}:LaterNStep")
     assert ids(Study.from_folder(tmp_path)) == expected
@@ -92,7 +93,7 @@ def test_a_learner_of_ones_own_that_is_gone(tmp_path, monkeypatch):
     strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"scale": 1}}}
     learners = {"mine": {"type": "gone_learner:Mine", "batch_size": 8}}
     made = study(tmp_path / "results", environments=["Taxi-v4"], learners=learners, strategies=strategies)
-    made._there.write_records()
+    StudyFolder(made.spec, made.folder).write_records()
     expected = ids(made)
     module.unlink()
     monkeypatch.delitem(sys.modules, "gone_learner")
@@ -119,7 +120,7 @@ def test_records_of_earlier_versions_are_read_as_before(tmp_path):
     """They do not hold what an override makes of a learner, and are resolved by what is installed."""
     strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"gamma": 0.5}}}
     made = study(tmp_path, strategies=strategies)
-    made._there.write_records()
+    StudyFolder(made.spec, made.folder).write_records()
     record = records.opened((tmp_path / "study.json").read_bytes())
     assert record.pop("overridden")["other"]["dqn"]["learner"]["gamma"] == 0.5
     records.write(tmp_path / "study.json", record)

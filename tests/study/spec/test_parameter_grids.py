@@ -5,6 +5,7 @@ import pytest
 from replaylab.errors import SpecError
 from replaylab.study import Spec
 from replaylab.study.plan.chunks import plan
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec.parameter_grids import in_name
 from tests.study.tiny import study, table
 
@@ -92,7 +93,7 @@ def test_study_json_round_trips_with_its_factors(tmp_path):
     spec = made.spec
     assert Spec.model_validate_json(spec.model_dump_json()) == spec
     assert Spec.from_table(spec.model_dump(mode="json")) == spec
-    made._there.write_records()
+    StudyFolder(made.spec, made.folder).write_records()
     assert type(made).from_folder(tmp_path) == made
 
 

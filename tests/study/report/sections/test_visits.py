@@ -12,6 +12,7 @@ from replaylab.plotting.heat_map import DARK_INK, LIGHT_INK
 from replaylab.replay import Online
 from replaylab.study import InProcess
 from replaylab.study.report.sections.visits import MOST_LISTED
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import write_chunk
 from tests.learners.calls import train
 from tests.study import tiny
@@ -61,7 +62,7 @@ def made_up(folder, environment, states, seeds=6):
         learners={"q": {"type": "q_learning", "batch_size": 4}},
         strategies={"uniform": {"type": "uniform"}, "same": {"type": "uniform"}, "near": {"type": "uniform"}},
     )
-    made._there.write_records()
+    StudyFolder(made.spec, made.folder).write_records()
     for i, chunk in enumerate(made.chunks):
         rows = []
         for seed in chunk.seeds:
