@@ -10,6 +10,7 @@ from replaylab.envs import (
     AcrobotGoalEnv,
     AcrobotGoalVectorEnv,
     AcrobotVectorEnv,
+    AtariVectorEnv,
     Binning,
     BitFlipEnv,
     BitFlipVectorEnv,
@@ -98,11 +99,21 @@ CALLS = [
     Call(goal_functions, lambda: {"env": MountainCarGoalEnv()}),
     Call(make_vector_env, {"env_id": "CartPole-v1", "num_envs": 2}, {"autoreset_mode": "None", "backend": "None"}),
 ]
-ATARI = Call(
-    make_atari,
-    {"env_id": "ALE/Pong-v5"},
-    {"noop_max": "0", "fire_on_reset": TRUTH, "clip_rewards": TRUTH, "episodic_life": TRUTH, **LIMIT},
-)
+ATARI = [
+    Call(
+        make,
+        {"env_id": "ALE/Pong-v5", **given},
+        {"noop_max": "0", "fire_on_reset": TRUTH, "clip_rewards": TRUTH, **further, **LIMIT},
+    )
+    for make, given, further in (
+        (make_atari, {}, {"episodic_life": TRUTH}),
+        (
+            AtariVectorEnv,
+            {"num_envs": 1},
+            {"full_action_space": TRUTH, "repeat_action_probability": "0 None", "episodic_life": "0"},
+        ),
+    )
+]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
@@ -110,9 +121,10 @@ def test_senseless_arguments(call):
     assert wrongs(call) == []
 
 
-def test_senseless_arguments_of_atari_games():
+@pytest.mark.parametrize("call", ATARI, ids=lambda call: call.name)
+def test_senseless_arguments_of_atari_games(call):
     pytest.importorskip("ale_py")
-    assert wrongs(ATARI) == []
+    assert wrongs(call) == []
 
 
 UNCALLED = {"BatchedEnv", "register_envs"}
@@ -120,5 +132,5 @@ UNCALLED = {"BatchedEnv", "register_envs"}
 
 
 def test_nothing_is_left_out():
-    called = {call.name.split(".")[0] for call in [*CALLS, ATARI]} - {"__call__", "reset"}
+    called = {call.name.split(".")[0] for call in [*CALLS, *ATARI]} - {"__call__", "reset"}
     assert called | UNCALLED == set(envs.__all__)

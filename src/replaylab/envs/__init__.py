@@ -15,6 +15,7 @@ from replaylab.envs.goals.classic_goals import (
 )
 from replaylab.envs.goals.goal_functions import goal_functions
 from replaylab.envs.pixels.atari import make_atari
+from replaylab.envs.pixels.atari_vector import AtariVectorEnv
 from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.pixels.screen import Screen
 from replaylab.envs.registration import register_envs
@@ -37,6 +38,7 @@ __all__ = [
     "BitFlipVectorEnv",
     "BlindCliffwalkEnv",
     "BlindCliffwalkVectorEnv",
+    "AtariVectorEnv",
     "Binning",
     "CartPoleVectorEnv",
     "Discretize",

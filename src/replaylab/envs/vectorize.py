@@ -14,6 +14,7 @@ from replaylab.envs.classic.acrobot import AcrobotVectorEnv
 from replaylab.envs.classic.cartpole import CartPoleVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
 from replaylab.envs.pixels.atari import is_atari, make_atari
+from replaylab.envs.pixels.atari_vector import AtariVectorEnv
 from replaylab.envs.tabular.tables import ToyText
 from replaylab.envs.tabular.transition_table import check_map, unknown_env
 from replaylab.envs.vector.batched import autoreset
@@ -30,6 +31,9 @@ VECTORISED: dict[str, Any] = {
     **{entry: ToyText(entry) for entry in (f"{TOY}.{name}" for name in TABLES)},
 }
 """Vector classes that step all copies in one call, by the entry point of the environment that they reproduce."""
+
+BACKENDS = ("ale", "envpool")
+"""What else can step copies."""
 
 NOISY = "replaylab/NoisyRewards-v0"
 NO_LIMIT = -1
@@ -50,14 +54,15 @@ def make_vector_env(
     CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's environments (``replaylab/...``)
     are stepped in one vectorised call, and so are environments registered with only a ``vector_entry_point``
     (`BatchedEnv`). All others, and those that are rendered or registered with wrappers, are stepped by Gymnasium's
-    `SyncVectorEnv`. Atari games are made by `make_atari`.
+    `SyncVectorEnv`. Atari games are made by `make_atari`, or stepped by the emulator's threads (`AtariVectorEnv`).
 
     Args:
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
         num_envs: E.
         autoreset_mode: How copies are reset when an episode ends; see Gymnasium's `AutoresetMode`. None: SAME_STEP, or
             the backend's mode.
-        backend: "envpool": step by EnvPool's threads, which reset in NEXT_STEP mode; None: as above.
+        backend: "ale": step Atari games by the emulator's threads; "envpool": step by EnvPool's threads, which reset in
+            NEXT_STEP mode; None: as above.
         **kwargs: For the environment's constructor, or for `make_atari`. ``max_episode_steps`` is as in Gymnasium's
             `make`: it replaces the registered limit, −1 means no limit, and None does not change it.
 
@@ -72,7 +77,7 @@ def make_vector_env(
         (3, 4)
     """
     if autoreset_mode is None:
-        autoreset_mode = AutoresetMode.SAME_STEP if backend is None else AutoresetMode.NEXT_STEP
+        autoreset_mode = AutoresetMode.NEXT_STEP if backend == "envpool" else AutoresetMode.SAME_STEP
     mode = AutoresetMode(autoreset_mode)
     if kwargs.get("max_episode_steps") is None:
         kwargs.pop("max_episode_steps", None)
@@ -81,11 +86,18 @@ def make_vector_env(
     if backend is not None and env_id == NOISY:  # which makes the pool itself
         vector_options: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": mode, "backend": backend}
         return gym.make_vec(env_id, num_envs, **vector_options, **kwargs)
-    if backend is not None:
-        return _pool(env_id, num_envs, mode, backend, kwargs)
+    if backend not in (None, *BACKENDS):
+        raise ConfigError(f"`backend` must be None, {' or '.join(map(repr, BACKENDS))}, but got {backend!r}")
+    if backend == "envpool":
+        return _pool(env_id, num_envs, mode, kwargs)
+    name = env_id.rpartition(":")[2]
+    if backend == "ale" and not is_atari(name):
+        raise ConfigError(f'the backend "ale" steps Atari games such as "ALE/Pong-v5", but got {env_id!r}')
     try:
-        if is_atari(name := env_id.rpartition(":")[2]):
+        if is_atari(name):
             _import_module_of(env_id)
+            if backend == "ale":
+                return AtariVectorEnv(name, num_envs, autoreset_mode=mode, **_limited(kwargs))
             return SyncVectorEnv([lambda: make_atari(name, **_limited(kwargs))] * num_envs, autoreset_mode=mode)
         spec = spec_of(env_id)
         check_map(spec, kwargs)
@@ -109,6 +121,8 @@ def make_vector_env(
 def make_single_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
     """Return one registered environment, made by Gymnasium's `make` or by `make_atari` as in `make_vector_env`.
 
+    Of the backend "ale" it is the game that `make_atari` makes with the same options.
+
     Raises:
         gymnasium.error.Error: No environment has this name, or Gymnasium cannot make it.
         ConfigError: The environment cannot be made.
@@ -116,6 +130,8 @@ def make_single_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
     name = env_id.rpartition(":")[2]
     if is_atari(name):
         _import_module_of(env_id)
+        if kwargs.get("backend") == "ale":
+            del kwargs["backend"]
         return make_atari(name, **_limited(kwargs))
     env = gym.make(env_id, **kwargs)
     check_map(env.unwrapped.spec, {})
@@ -138,7 +154,7 @@ def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = env_id.rpartition(":")[2]
     game = str(options.get("env", "")).rpartition(":")[2] if name == NOISY else name
-    if options.get("backend") is not None:
+    if options.get("backend") == "envpool":
         return {**options, **dict.fromkeys(options.keys() & {"reward_clip", "episodic_life"}, False)}
     if not is_atari(game):
         return dict(options)
@@ -169,9 +185,7 @@ def _limited(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "max_episode_steps": None} if kwargs.get("max_episode_steps") == NO_LIMIT else kwargs
 
 
-def _pool(env_id: str, num_envs: int, mode: AutoresetMode, backend: str, kwargs: dict[str, Any]) -> PoolVectorEnv:
-    if backend != "envpool":
-        raise ConfigError(f"`backend` must be None or 'envpool', but got {backend!r}")
+def _pool(env_id: str, num_envs: int, mode: AutoresetMode, kwargs: dict[str, Any]) -> PoolVectorEnv:
     if mode is not AutoresetMode.NEXT_STEP:
         raise ConfigError(
             f'the backend "envpool" resets in NEXT_STEP mode only, but got {mode.name}; pass autoreset_mode="NextStep"'

@@ -30,7 +30,7 @@ def test_a_pool_resets_in_the_next_step_only():
 
 
 def test_an_unknown_backend_is_reported():
-    with pytest.raises(ConfigError, match="`backend` must be None or 'envpool', but got 'jax'"):
+    with pytest.raises(ConfigError, match="`backend` must be None, 'ale' or 'envpool', but got 'jax'"):
         make_vector_env("CartPole-v1", 1, backend="jax")
 
 

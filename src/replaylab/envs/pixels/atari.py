@@ -64,14 +64,14 @@ def make_atari(
     """
     if "obs_type" in kwargs:
         raise ConfigError(f"`obs_type` must be left out: observations are grey frames, but got {kwargs['obs_type']!r}")
-    _need_emulator(env_id)
+    need_emulator(env_id)
     try:
         sticky = kwargs.pop("repeat_action_probability", gym.spec(env_id).kwargs.get("repeat_action_probability", 0.0))
         env = gym.make(env_id, obs_type="grayscale", frameskip=1, repeat_action_probability=0.0, **kwargs)
         env = StickyActions(env, checked("repeat_action_probability", sticky, FRACTION)) if sticky else env
         env = AtariPreprocessing(env, noop_max=noop_max, frame_skip=frame_skip, screen_size=screen_size)
     except gym.error.DependencyNotInstalled as error:
-        raise _missing(env_id, error) from error
+        raise missing_emulator(env_id, error) from error
     except (gym.error.Error, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"`env_id` must name an Atari game, but {env_id!r} cannot be made: {error}") from error
     if episodic_life:
@@ -159,14 +159,20 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
         return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
 
 
-def _need_emulator(env_id: str) -> None:
+def need_emulator(env_id: str) -> None:
+    """Register the emulator's games.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
     try:
         import ale_py
     except ImportError as error:
-        raise _missing(env_id, error) from error
+        raise missing_emulator(env_id, error) from error
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each game
     gym.register_envs(ale_py)
 
 
-def _missing(env_id: str, error: Exception) -> MissingExtraError:
+def missing_emulator(env_id: str, error: Exception) -> MissingExtraError:
+    """Return the error for an environment without the emulator."""
     return MissingExtraError(f'{env_id} needs the Atari emulator; run: pip install "replaylab[atari]" ({error})')
