@@ -13,7 +13,7 @@ from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes, wr
 from replaylab.distributed.training import checkpoint as distributed
 from replaylab.files.bundle import Bundle, Schema
 from replaylab.learners import QLearning, TrainingConfig
-from replaylab.learners.training import checkpoint
+from replaylab.learners.training import checkpoint, saved_agents
 from replaylab.learners.training.hooks import HookList
 from replaylab.learners.training.state import Run
 from replaylab.replay import Field, Prioritized, ReplayBuffer, TapeWriter, Uniform, snapshot
@@ -110,11 +110,11 @@ def agents():
 
     def read(file):
         agent = TABLE.agents(env.observation_space, env.action_space, [0])
-        checkpoint.load_agents(file.parent, agent, 3)
+        saved_agents.load_agents(file.parent, agent, 3)
         return {name: array.tolist() for name, array in agent.state().items()}
 
     with TemporaryDirectory() as folder:
-        checkpoint.save_agents(folder, TABLE.agents(env.observation_space, env.action_space, [0]), [3])
+        saved_agents.save_agents(folder, TABLE.agents(env.observation_space, env.action_space, [0]), [3])
         return (Path(folder) / "agents-3.npz").read_bytes(), read
 
 

@@ -15,7 +15,7 @@ from replaylab.files.folder import Folder
 from replaylab.learners import DQN, DQNAsPublished, QLearning, Refreshed, Sarsa
 from replaylab.learners.api.agent_laber import AgentLaBER
 from replaylab.learners.tabular.oracle import EnvOracle
-from replaylab.learners.training import checkpoint, metrics_recorder
+from replaylab.learners.training import checkpoint, metrics_recorder, saved_agents
 from replaylab.replay import FrameStack, Linear, NStep, Prioritized, Uniform
 from tests.learners.calls import assert_same_rows, train
 from tests.learners.tabular import corridor
@@ -186,11 +186,11 @@ def test_what_an_agent_has_learned_is_there_at_the_end(tmp_path):
     env = gym.make("FrozenLake-v1")
     for seed in (3, 5):
         agent = TABLE.agents(env.observation_space, env.action_space, [0])
-        checkpoint.load_agents(tmp_path, agent, seed)
+        saved_agents.load_agents(tmp_path, agent, seed)
         assert agent.q.any() or not ended[seed].q.any()
         assert any(np.array_equal(agent.q[0], q) for q in ended[seed].q)
     with pytest.raises(SnapshotError, match="the run of seed 4 did not end"):
-        checkpoint.load_agents(tmp_path, agent, 4)
+        saved_agents.load_agents(tmp_path, agent, 4)
 
 
 def test_a_run_with_other_settings_is_another_one(tmp_path):
@@ -213,7 +213,7 @@ def test_a_folder_of_agents_that_cannot_be_made(tmp_path):
     spaces = [getattr(gym.make("FrozenLake-v1"), f"{name}_space") for name in ("observation", "action")]
     agents = TABLE.agents(*spaces, [0])
     with pytest.raises(StorageError, match=r"cannot be written: .*A file is where a folder is needed"):
-        checkpoint.save_agents(tmp_path / "file" / "run", agents, [3])
+        saved_agents.save_agents(tmp_path / "file" / "run", agents, [3])
 
 
 @pytest.mark.parametrize("path", [3, "", "a\0b"], ids=repr)
