@@ -30,7 +30,7 @@ from replaylab.study.spec.contrasts import resolve_contrasts
 LAST = ("train/updates", "replay/transitions_replayed")
 """Metrics of which a report has only the last value of each run."""
 
-RECORDS = ("machine", "looks")
+RECORDS = ("machine", "reports")
 
 
 def complete_metrics(study: Study) -> list[str]:

@@ -1,7 +1,7 @@
 """How often the intervals hold the true value in simulated studies: docs/explanation/statistics-appendix.md.
 
     python -m tests.statistics.coverage            # all of it: 2,000 studies a cell, two minutes
-    python -m tests.statistics.coverage 200        # a look
+    python -m tests.statistics.coverage 200        # quick
 
 Runs are drawn through a normal copula, so that the two runs of a seed correlate: each distribution below is a function
 of a standard normal number, and the numbers of a seed correlate by ``RHO``. A cell of the table is a distribution for a

@@ -1,7 +1,7 @@
 """How often equal levels are called different in simulated studies: docs/explanation/statistics-appendix.md.
 
     python -m tests.statistics.error_rates            # all of it: 2,000 studies a cell, some minutes
-    python -m tests.statistics.error_rates 200        # a look
+    python -m tests.statistics.error_rates 200        # quick
 
 Every distribution is moved so that its IQM is 0, and one strategy's is stretched: the levels are equal, the spreads
 are not. The two runs of a seed correlate as in `tests.statistics.coverage`.
@@ -24,7 +24,7 @@ NAMES = ("normal", "half lost", "30 % lost", "lognormal")
 PERMUTATIONS = 999
 RESAMPLES = 1_000
 CONTRASTS = 5
-LOOKS = (10, 20, 30)
+ANALYSES = (10, 20, 30)
 
 
 @cache
@@ -66,8 +66,8 @@ def families(distribution: str, seeds: int, studies: int) -> Floats:
     return found / studies
 
 
-def looks(distribution: str, seeds: tuple[int, ...], studies: int) -> Floats:
-    """Shares of studies of two strategies alike that are called different at one of the first 1, 2, ... looks."""
+def repeated_analyses(distribution: str, seeds: tuple[int, ...], studies: int) -> Floats:
+    """Shares of studies of two strategies alike that are called different at one of the first 1, 2, ... analyses."""
     rng = np.random.default_rng(len(seeds))
     found = np.zeros(len(seeds))
     for k in range(studies):
@@ -97,8 +97,8 @@ def main(studies: int) -> None:
         )
     for distribution in NAMES:
         print(
-            f"{distribution}: looks at {LOOKS} seeds:",
-            *(f"{100 * share:.1f}" for share in looks(distribution, LOOKS, studies)),
+            f"{distribution}: analyses with {ANALYSES} seeds:",
+            *(f"{100 * share:.1f}" for share in repeated_analyses(distribution, ANALYSES, studies)),
         )
 
 

@@ -17,11 +17,11 @@ from replaylab.statistics import (
     curve_band,
     decisions,
     holm,
+    interim_levels,
     interquartile_mean,
     interval_p,
     interval_t,
     logrank_test,
-    look_levels,
     main_effect_test,
     max_t,
     mean_intervals,
@@ -72,7 +72,7 @@ CALLS = [
     Call(interval_p, {"interval": INTERVAL, "runs": 5}),
     Call(interval_t, {"interval": INTERVAL, "runs": 5}),
     Call(logrank_test, {"first": TIMES, "second": TIMES}),
-    Call(look_levels, {"shares": [0.5, 1.0]}),
+    Call(interim_levels, {"shares": [0.5, 1.0]}),
     Call(main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
     Call(max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
     Call(decisions, {"values": TABLE, "resamples": 20}, {"seed": "0 huge"}),
@@ -149,6 +149,6 @@ def test_what_must_increase_does():
         with pytest.raises(ConfigError, match="steps must be increasing"):
             steps_to_threshold(steps, [[5, 0, 9]], 4)
     with pytest.raises(ConfigError, match="`shares` must be increasing"):
-        statistics.look_levels([0.5, np.nan, 1.0])
+        statistics.interim_levels([0.5, np.nan, 1.0])
     with pytest.raises(ShapeError, match="at least two pairs"):
         statistics.power([5.0], [3.0], 10)

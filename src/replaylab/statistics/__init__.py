@@ -6,7 +6,7 @@ describes when to use which, and the coverage of the intervals.
 
 """
 
-from replaylab.statistics.alpha_spending import look_levels
+from replaylab.statistics.alpha_spending import interim_levels
 from replaylab.statistics.effect_sizes import (
     performance_profile,
     probability_of_improvement,
@@ -78,7 +78,7 @@ __all__ = [
     "interval_p",
     "interval_t",
     "logrank_test",
-    "look_levels",
+    "interim_levels",
     "main_effect_test",
     "max_t",
     "mean_intervals",

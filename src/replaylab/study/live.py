@@ -309,7 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _report_process(results: Path, folder: str) -> subprocess.Popen[bytes]:
-    """Return a process that writes a report into a folder, and looks for modules where this one does."""
+    """Return a process that writes a report into a folder, and imports modules from the same places as this one."""
     path = os.pathsep.join(part for part in sys.path if part)
     return subprocess.Popen(
         [sys.executable, "-c", _WRITE_REPORT, str(results), folder],

@@ -70,7 +70,7 @@ class Study:
     * ``checkpoints/``, ``tapes/``: chunks in progress, and draws that strategies of type ``tape`` wait for.
     * ``damaged/``: files whose checksum failed.
     * ``report.html``: the report; above 600 kB, figures of thousands of runs are in ``figures/``.
-    * ``looks.json``: the seeds it was reported with.
+    * ``reports.json``: the seeds it was reported with.
     * ``figures/``, ``tables/``: each figure as SVG and PNG with its numbers as CSV, each table as CSV.
 
     Example:
@@ -263,7 +263,7 @@ class Study:
     def differences(self, metric: str = "eval/mean_reward") -> list[Difference]:
         """Return each strategy's difference from the baseline, paired over seeds, its p-value corrected by max-T.
 
-        With planned looks the p-values are those of the present one, comparable with 0.05. Differences of the return
+        With interim analyses the p-values are those of the current one, comparable with 0.05. Differences of the return
         know the study file's bounds of `equivalence`.
 
         Args:

@@ -14,7 +14,7 @@ from replaylab.plotting import palette
 from replaylab.statistics import Band, Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import BudgetSpent, Curve, Difference
-from replaylab.study.analysis.planned_looks import inner_interval
+from replaylab.study.analysis.interim_analyses import inner_interval
 from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import figures, headline, sentences
 from replaylab.study.report.what_ran import what_ran
@@ -153,8 +153,8 @@ def test_equivalence_is_corrected_over_the_comparisons_with_bounds(tmp_path):
     assert [d.equivalence and d.equivalence.inner for d in found[:4]] == [None] * 3 + [
         statistics.paired_difference(ours, theirs, level=1 - 0.1 / 3)
     ]
-    looked = comparisons.differences(everywhere, "uniform", {"b": 9.0}, alpha=0.01)
-    assert looked[3].equivalence.inner == statistics.paired_difference(ours, theirs, level=1 - 0.02 / 3)
+    compared = comparisons.differences(everywhere, "uniform", {"b": 9.0}, alpha=0.01)
+    assert compared[3].equivalence.inner == statistics.paired_difference(ours, theirs, level=1 - 0.02 / 3)
 
 
 @pytest.mark.parametrize(("seeds", "compared", "reported"), [(4, 1, False), (5, 1, True), (5, 2, False), (6, 2, True)])
@@ -273,7 +273,7 @@ def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
 
 
 def test_of_other_metrics_only_strategies_that_have_them_share(tmp_path):
-    """One strategy ends before its first look; the others' averages are of all of theirs."""
+    """One strategy ends before its first evaluation; the others' averages are of all of theirs."""
     short = {"type": "uniform", "budget": {"steps": 250}}
     found, _ = made(tmp_path, 0.0, strategies__short=short, measures__every=300)
     assert [c.shared for c in comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)] == [250] * 3

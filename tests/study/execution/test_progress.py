@@ -15,7 +15,7 @@ from tests.study.tiny import study
 
 @pytest.fixture
 def said(tmp_path, monkeypatch):
-    """A reporter of a study, its chunks, and what it says; a second passes with each look at the clock."""
+    """A reporter of a study, its chunks, and what it says; a second passes with each reading of the clock."""
     seconds = count()
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)

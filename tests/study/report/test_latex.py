@@ -56,7 +56,7 @@ def test_greek_and_signs_are_commands(tmp_path):
     assert text.isascii()
     assert text.startswith(r"$\alpha$$\beta$$\gamma$")
     assert r"$\omega$$\Gamma$$\Delta$$\Theta$$\Lambda$" in text
-    found = pretended(tmp_path, 1.0, seeds=10, looks={"seeds": [10, 20]})
+    found = pretended(tmp_path, 1.0, seeds=10, interim={"seeds": [10, 20]})
     assert paragraphs(found).isascii()
 
 

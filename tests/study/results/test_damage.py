@@ -171,8 +171,8 @@ def test_a_folder_with_patterns_in_its_name_is_read(whole, tmp_path):
     ("shape", "record"),
     [
         (records.TIMING, {"seconds": "3"}),
-        (records.LOOKS, {"seeds": [], "planned": [None]}),
-        (records.LOOKS, {"seeds": [["1"]]}),
+        (records.REPORTS, {"seeds": [], "planned": [None]}),
+        (records.REPORTS, {"seeds": [["1"]]}),
     ],
 )
 def test_records_of_other_types_are_damaged(shape, record, tmp_path):

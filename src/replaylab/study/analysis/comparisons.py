@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval
-from replaylab.study.analysis.planned_looks import inner_interval, p_at_look
+from replaylab.study.analysis.interim_analyses import inner_interval, p_at_level
 from replaylab.study.analysis.seed_values import SeedValues, StrategyResult, corrected
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.spec.declared_contrasts import RETURN as RETURN
-from replaylab.study.spec.planned_looks import SIGNIFICANCE as SIGNIFICANCE
+from replaylab.study.spec.interim_analyses import SIGNIFICANCE as SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -186,13 +186,13 @@ def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) 
 def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) -> list[Difference]:
     """Return every strategy's difference from the baseline in a metric, judged as the study file says.
 
-    Bounds of equivalence are of the return; with planned looks the level is that of the present one.
+    Bounds of equivalence are of the return; with interim analyses the level is that of the current one.
     """
     bounds = spec.equivalence if metric == RETURN else {}
-    level = spec.look_level
+    level = spec.analysis_level
     tested = differences(curves, spec.baseline, bounds, level)
     return [
-        replace(difference, p=p_at_look(difference.p, level), p_max_t=p_at_look(difference.p_max_t, level))
+        replace(difference, p=p_at_level(difference.p, level), p_max_t=p_at_level(difference.p_max_t, level))
         for difference in tested
     ]
 

@@ -31,7 +31,7 @@ from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
 from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, UNCORRECTED, Curve, ReportedInterval, percent
-from replaylab.study.analysis.planned_looks import inner_interval, p_at_look
+from replaylab.study.analysis.interim_analyses import inner_interval, p_at_level
 from replaylab.study.analysis.seed_values import SeedValues, corrected, table_of
 from replaylab.study.spec.contrasts import Cell, ResolvedContrast, resolve_contrasts
 from replaylab.study.spec.declared_contrasts import Score
@@ -125,7 +125,7 @@ class ContrastResults:
 
 
 def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastResults:
-    """Return the result of every contrast of a study, at the level of its present look if it plans some.
+    """Return the result of every contrast of a study, at the level of its current interim analysis, if it plans any.
 
     Args:
         spec: the study.
@@ -154,8 +154,8 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
         results = _by_role(questions, enough, each)
     else:
         results = _together([_finding(contrast, *each[contrast.name]) for contrast in enough])
-    if spec.looks is not None:
-        results = tuple(_at_look(result, spec.look_level) for result in results)
+    if spec.interim is not None:
+        results = tuple(_at_level(result, spec.analysis_level) for result in results)
     return ContrastResults(results, tuple(warnings))
 
 
@@ -266,12 +266,12 @@ def _together(results: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
     return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(results, p, strict=True))
 
 
-def _at_look(result: ContrastResult, level: float) -> ContrastResult:
-    """Return a result with p-values and an equivalence test of a look's level."""
+def _at_level(result: ContrastResult, level: float) -> ContrastResult:
+    """Return a result with p-values and an equivalence test of an interim analysis's level."""
     return replace(
         result,
-        p=p_at_look(result.p, level),
-        p_max_t=p_at_look(result.p_max_t, level),
+        p=p_at_level(result.p, level),
+        p_max_t=p_at_level(result.p_max_t, level),
         inner=inner_interval(level, [result.each.values], statistics.bootstrap_interval),
         inner_level=1.0 - 2.0 * level,
     )

@@ -108,7 +108,7 @@ class Chunk(RunSettings):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that decides the rows, labels included, and nothing else (no worker count, no title, no looks)."""
+        """Everything that decides the rows, labels included, and nothing else (no worker count, no titles)."""
         return {
             "numbers_version": NUMBERS_VERSION,
             "environment": self.environment,

@@ -274,11 +274,11 @@ def _environments_panel(
     read = []
     for curve, band in pairs:
         line = lines[curve.environment]
-        look = replace(style, dashes=line.dashes, series=line.series)
+        style_of_line = replace(style, dashes=line.dashes, series=line.series)
         low, high = scale(curve.environment)
         shares = curve.steps / curve.steps[-1]
         scaled = Band(*(normalised_score(side, low, high) for side in band))
-        read.append(_draw(axes, curve.environment, shares, scaled, look))
+        read.append(_draw(axes, curve.environment, shares, scaled, style_of_line))
     axes.set_ylim(-0.08, 1.08)
     return _framed(figure, axes, title, "share of the budget", read, (0, 1), most=2)
 

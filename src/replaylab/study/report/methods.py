@@ -65,11 +65,12 @@ _EQUIVALENCE = (
 )
 
 
-_LOOKS = (
-    "Looks were planned, with {looks}. The error of 5 % is spent over them by an α-spending function ({spending}; Lan "
-    "& DeMets 1983): each look is judged at the level that it adds, so that the chance of a false alarm at any of them "
-    "is at most 5 %, by Bonferroni’s inequality. P-values of differences and contrasts are multiplied by 0.05 over the "
-    "present look’s level; all other tests on this page, and intervals of 95 %, are those of a single look."
+_INTERIM = (
+    "Interim analyses were planned, with {interim}. The error of 5 % is spent over them by an α-spending function "
+    "({spending}; Lan & DeMets 1983): each is judged at the level that it adds, so that the chance of a false alarm "
+    "at any of them is at most 5 %, by Bonferroni’s inequality. P-values of differences and contrasts are multiplied "
+    "by 0.05 over the current analysis’s level; all other tests on this page, and intervals of 95 %, are those of a "
+    "single analysis."
 )
 
 
@@ -172,8 +173,8 @@ def _statistics(spec: Spec) -> list[str]:
     contrasts = [_CONTRASTS] if spec.contrasts else []
     if spec.judged_by_role:
         contrasts = [_CONTRASTS_BY_ROLE]
-    looks = [_LOOKS.format(looks=spec.looks, spending=spec.looks.spending)] if spec.looks else []
-    equivalence = [_EQUIVALENCE.format(level=spec.look_level)] if spec.equivalence else []
+    interim = [_INTERIM.format(interim=spec.interim, spending=spec.interim.spending)] if spec.interim else []
+    equivalence = [_EQUIVALENCE.format(level=spec.analysis_level)] if spec.equivalence else []
     return [
         f"The interquartile mean (IQM) is the mean of the middle half of the runs. Its interval is a bootstrap over "
         f"whole runs, within each environment: all resamples of up to {MOST_ENUMERATED} runs, else "
@@ -193,7 +194,7 @@ def _statistics(spec: Spec) -> list[str]:
         f"{100 * comparisons.SIGNIFICANCE:.0f} % or less.",
         *equivalence,
         *contrasts,
-        *looks,
+        *interim,
         "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; "
         "Westfall & Young 1993, Resampling-based multiple testing; Phipson & Smyth 2010, Permutation p-values should "
         "never be zero.",

@@ -14,7 +14,7 @@ from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import FINAL_SHARE, BudgetSpent, Difference, Measure
 from replaylab.study.report.what_ran import WhatRan
 from replaylab.study.spec.contrasts import Cell
-from replaylab.study.spec.planned_looks import SIGNIFICANCE
+from replaylab.study.spec.interim_analyses import SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
 MEASURE_TITLES: dict[Measure, str] = {"final": "Final return", "area": "Average return"}
@@ -234,7 +234,7 @@ def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | No
         of.setdefault(max(seed_counts), []).append("contrasts")
     warnings = []
     for seeds, tests in of.items():
-        least = min(float(least_p(seeds)) * SIGNIFICANCE / spec.look_level, 1.0)
+        least = min(float(least_p(seeds)) * SIGNIFICANCE / spec.analysis_level, 1.0)
         whose = "" if seeds == max(seed_counts) else " of both strategies"
         if least < SIGNIFICANCE:
             continue

@@ -130,7 +130,7 @@ def write_published_rows(
         chunks: those whose rows these are.
         rows: the rows, with the columns of `SCHEMA` in any order of rows.
         versions: the distinct sets of library versions.
-        folder_records: JSON records of the study's folder, by name: ``machine``, ``looks``, ``timing/<chunk>``.
+        folder_records: JSON records of the study's folder, by name: ``machine``, ``reports``, ``timing/<chunk>``.
 
     Raises:
         StorageError: the file cannot be written.

@@ -36,8 +36,8 @@ class _Machines(BaseModel):
     others: dict[str, Machine] = {}
 
 
-class _Looks(BaseModel):
-    """What ``looks.json`` has to hold: the seeds of each report, and the looks that were planned then, if any."""
+class _Reports(BaseModel):
+    """What ``reports.json`` has to hold: the seeds of each report, and the interim analyses planned then, if any."""
 
     model_config = ConfigDict(strict=True)
 
@@ -47,14 +47,14 @@ class _Looks(BaseModel):
     @model_validator(mode="after")
     def _one_each(self) -> Self:
         if self.planned is not None and len(self.planned) != len(self.seeds):
-            raise ValueError("`planned` must tell of as many looks as `seeds`")
+            raise ValueError("`planned` must have one entry for each entry of `seeds`")
         return self
 
 
 MACHINE: TypeAdapter[Any] = TypeAdapter(_Machines)
 TIMING: TypeAdapter[Any] = TypeAdapter(_Timing)
-LOOKS: TypeAdapter[Any] = TypeAdapter(_Looks)
-SHAPES = {"machine": MACHINE, "looks": LOOKS}
+REPORTS: TypeAdapter[Any] = TypeAdapter(_Reports)
+SHAPES = {"machine": MACHINE, "reports": REPORTS}
 """Of records that are looked up by name; the others are timings."""
 
 

@@ -2,7 +2,7 @@
 
 Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
 of the same study give equal rows. Each file's metadata carries the settings it came from, the library
-versions, and the SHA-256 of the file (`seal`), which is looked at whenever it is read. Its footer also holds the looks
+versions, and the SHA-256 of the file (`seal`), which is checked whenever it is read. Its footer also holds the pictures
 at the first seed, if there are any: a sheet of replayed frames, a moving picture of greedy play.
 """
 
@@ -32,20 +32,20 @@ from replaylab.study.results.sealing import is_sealed, sealed
 
 _METADATA_KEY = b"replaylab"
 SHEET, VIDEO = "sheet.npz", "greedy.webp"
-"""Names of the looks at a chunk's first seed: a `replaylab.watch.ReplaySheet`, an animated WebP."""
+"""Names of the pictures of a chunk's first seed: a `replaylab.watch.ReplaySheet`, an animated WebP."""
 
 NOT_MADE = ".not-made"
-"""After the name of a look that could not be made; the content is the reason, as text."""
+"""After the name of a picture that could not be made; the content is the reason, as text."""
 
 MOST_BYTES = 70_000_000
-"""Of one look. Readers of Parquet refuse the whole file, rows and all, where an entry of its footer has more than a
+"""Of one picture. Readers of Parquet refuse the whole file, rows and all, where an entry of its footer has more than a
 hundred million letters, and base64 makes four of three bytes."""
 
 _SETTINGS = {SHEET: "watch.steps", VIDEO: "watch.video"}
-"""What makes a look smaller."""
+"""The setting that makes a picture smaller."""
 
-_LOOK = "replaylab_look_"
-"""Before the name of a look, in the footer's keys."""
+_PICTURE = "replaylab_picture_"
+"""Before the name of a picture, in the footer's keys."""
 
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, MemoryError)
 """What reading a damaged file may raise; Arrow's own errors are among them."""
@@ -89,7 +89,7 @@ def encoded(
     chunk: Chunk,
     columns: Mapping[str, NDArray[Any]],
     versions: Mapping[str, str],
-    looks: Mapping[str, bytes] | None = None,
+    pictures: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """Return a chunk's rows as a Parquet file with its checksum.
 
@@ -97,7 +97,7 @@ def encoded(
         chunk: whose rows these are.
         columns: seed int64, step int64, metric str, value float64; each of shape (rows,).
         versions: library versions, kept in the file's metadata.
-        looks: the contents of files, by name, kept there too; in place of one above `MOST_BYTES` the reason why not.
+        pictures: the contents of files, by name, kept there too; in place of one above `MOST_BYTES` the reason why not.
     """
     metrics, codes = np.unique(np.asarray(columns["metric"], dtype=np.str_), return_inverse=True)
     order = np.lexsort((columns["step"], codes, columns["seed"]))
@@ -119,19 +119,21 @@ def encoded(
     stream = BytesIO()
     with pq.ParquetWriter(stream, table.schema, compression="zstd") as writer:
         writer.write_table(table)
-        if looks:
-            entries = dict(_entry(name, look) for name, look in looks.items())
-            writer.add_key_value_metadata({f"{_LOOK}{name}": base64.b64encode(look) for name, look in entries.items()})
+        if pictures:
+            entries = dict(_entry(name, content) for name, content in pictures.items())
+            writer.add_key_value_metadata(
+                {f"{_PICTURE}{name}": base64.b64encode(content) for name, content in entries.items()}
+            )
     return sealed(stream.getvalue())
 
 
-def _entry(name: str, look: bytes) -> tuple[str, bytes]:
-    """Return a look with its name; of one that would make the file unreadable the reason, under the name of that."""
-    if len(look) <= MOST_BYTES:
-        return name, look
+def _entry(name: str, content: bytes) -> tuple[str, bytes]:
+    """Return a picture with its name, or the reason with its name if it would make the file unreadable."""
+    if len(content) <= MOST_BYTES:
+        return name, content
     fix = f"; lower `{_SETTINGS[name]}`" if name in _SETTINGS else ""
     limit = f"{MOST_BYTES / 1e6:.0f} MB are the most that a file of results can hold of it"
-    return f"{name}{NOT_MADE}", f"it has {len(look) / 1e6:.1f} MB, but {limit}{fix}".encode()
+    return f"{name}{NOT_MADE}", f"it has {len(content) / 1e6:.1f} MB, but {limit}{fix}".encode()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -146,16 +148,16 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise StorageError(f"{path} is damaged: {_why(error)}. {FIX}") from error
 
 
-def read_looks(path: Path) -> dict[str, bytes]:
-    """Return the looks that a chunk's file holds, by name; empty without any.
+def read_pictures(path: Path) -> dict[str, bytes]:
+    """Return the pictures that a chunk's file holds, by name; empty without any.
 
     Raises:
         StorageError: it cannot be read.
     """
     try:
         entries = pq.read_metadata(path).metadata or {}
-        looks = {key.decode(): value for key, value in entries.items() if key.startswith(_LOOK.encode())}
-        return {key.removeprefix(_LOOK): base64.b64decode(value, validate=True) for key, value in looks.items()}
+        pictures = {key.decode(): value for key, value in entries.items() if key.startswith(_PICTURE.encode())}
+        return {key.removeprefix(_PICTURE): base64.b64decode(value, validate=True) for key, value in pictures.items()}
     except _UNREADABLE as error:
         raise StorageError(f"{path} is damaged: {_why(error)}. {FIX}") from error
 

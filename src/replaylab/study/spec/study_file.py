@@ -23,7 +23,7 @@ next year under other defaults is a different study, and reports it. Shape of a 
     [measures]
     every = 2_500                   # environment steps; 0: none
 
-    [watch]                         # looks that the report shows, of each cell's first seed; they change no number
+    [watch]                         # pictures of each cell's first seed, which the report shows; they change no number
     steps = 6                       # in each row of the sheet of replayed frames, where these are pictures; 0: none
     video = 200                     # environment steps of a greedy episode, as a moving picture; 0 (default): none
 
@@ -60,7 +60,7 @@ next year under other defaults is a different study, and reports it. Shape of a 
     id = "replaylab/BitFlip-v0"
     n = 15
 
-    [looks]                         # with how many seeds the study is going to be reported: see planned_looks.py
+    [interim]                         # numbers of seeds that the study is reported with: see interim_analyses.py
     seeds = [10, 20, 40]
 
     [scores."CartPole-v1"]          # so that environments can be averaged: low becomes 0, high becomes 1
@@ -193,14 +193,15 @@ class Spec(StudyTables):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self._check_baseline()
-        if self.looks is not None and len(self.seeds) not in self.looks.seeds:
+        if self.interim is not None and len(self.seeds) not in self.interim.seeds:
             raise ValueError(
-                f"`seeds` must be as many as at one of the `looks`, {self.looks}, but are {len(self.seeds)}"
+                f"`seeds` must be as many as in one of the `interim` analyses, {self.interim}, but are "
+                f"{len(self.seeds)}"
             )
-        if self.looks is not None and self.judged_by_role:
+        if self.interim is not None and self.judged_by_role:
             raise ValueError(
-                "`looks` must not stand beside a contrast that is `primary`: its verdict is read from an interval of a "
-                "single look; leave one of the two out"
+                "`interim` must not stand beside a contrast that is `primary`: its verdict is read from an interval of "
+                "a single analysis; leave one of the two out"
             )
         for strategy in self.strategies:
             self._check_budget(strategy, self.budget_of(strategy))

@@ -10,9 +10,9 @@ from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import Part
 from replaylab.study.spec.declared_contrasts import DeclaredContrast, Score
 from replaylab.study.spec.display_text import Answers, Line, Prose, ReferenceLine, Titles
+from replaylab.study.spec.interim_analyses import SIGNIFICANCE, InterimAnalyses
 from replaylab.study.spec.named_environments import made_of
 from replaylab.study.spec.parameter_grids import Origin
-from replaylab.study.spec.planned_looks import SIGNIFICANCE, PlannedLooks
 from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 
@@ -126,7 +126,7 @@ class StudyTables(_Table):
     watch: Watch = Watch()
     scores: dict[EnvironmentId, Score] = {}
     equivalence: dict[EnvironmentId, Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]] = {}
-    looks: PlannedLooks | None = None
+    interim: InterimAnalyses | None = None
     metrics: tuple[Annotated[Line, Field(min_length=1)], ...] = ()
     contrasts: tuple[DeclaredContrast, ...] = ()
     answers: Answers | None = None
@@ -161,9 +161,9 @@ class StudyTables(_Table):
         return any(contrast.primary for contrast in self.contrasts)
 
     @property
-    def look_level(self) -> float:
-        """The level that the study is judged at with the seeds it has: of its only look, or of this planned one."""
-        return SIGNIFICANCE if self.looks is None else self.looks.levels[len(self.seeds)]
+    def analysis_level(self) -> float:
+        """The level that the study is judged at with its seeds: of its only analysis, or of the current interim one."""
+        return SIGNIFICANCE if self.interim is None else self.interim.levels[len(self.seeds)]
 
     def made_of(self, environment: str) -> tuple[str, dict[str, Any]]:
         """Return the Gymnasium id of one of the study's environments, and its constructor's arguments."""

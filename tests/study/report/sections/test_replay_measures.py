@@ -10,7 +10,7 @@ from replaylab.study.report.sections import effect_sizes, replay_measures
 from replaylab.study.results.store import write_chunk
 from tests.study.tiny import csv_rows, pretended
 
-LOOKS = (100, 200, 300)
+STEPS = (100, 200, 300)
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +20,13 @@ def reported(tmp_path_factory):
     for chunk in found.chunks:
         rows = _rows(found, chunk)
         for seed in chunk.seeds:
-            for i, look in enumerate(LOOKS):
+            for i, step in enumerate(STEPS):
                 own = (2.0 if chunk.strategy == "prioritized" else 1.0) * (1 + i)
                 rows += [
-                    (seed, look, "replay/effective_batch_size", 64 / own * (1 + i)),
-                    (seed, look, "replay/gradient_variance", own),
-                    (seed, look, "replay/gradient_variance_uniform", 1.0 + i),
-                    (seed, look, "replay/replay_gini", 0.1 * seed + 0.01 * i),
+                    (seed, step, "replay/effective_batch_size", 64 / own * (1 + i)),
+                    (seed, step, "replay/gradient_variance", own),
+                    (seed, step, "replay/gradient_variance_uniform", 1.0 + i),
+                    (seed, step, "replay/replay_gini", 0.1 * seed + 0.01 * i),
                 ]
         columns = {
             name: np.array([row[i] for row in rows]) for i, name in enumerate(("seed", "step", "metric", "value"))
@@ -41,7 +41,7 @@ def _rows(found, chunk):
     return own.fetchall()
 
 
-def test_a_measure_is_the_mean_over_looks_then_the_iqm_over_runs(reported):
+def test_a_measure_is_the_mean_over_measurements_then_the_iqm_over_runs(reported):
     rows = [r for r in csv_rows(reported.folder / "tables" / "measures.csv") if r["metric"] == "replay/replay_gini"]
     assert [(r["strategy"], r["runs"]) for r in rows] == [("uniform", "6"), ("prioritized", "6")]
     assert float(rows[0]["iqm"]) == pytest.approx(0.25 + 0.01)

@@ -60,7 +60,7 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
         Its Parquet file, for how many seconds it was trained before this task, and its tape, if that is wanted.
     """
     from replaylab.learners import TapeRecorder
-    from replaylab.study.execution.worker.last_look import LastLook  # heavy
+    from replaylab.study.execution.worker.first_seed_pictures import FirstSeedPictures  # heavy
     from replaylab.study.results.store import encoded
 
     last = -_REPORT_SECONDS  # so that it is reported soon where a checkpoint began
@@ -73,12 +73,12 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
             on_progress(int(step))
 
     chunk, before = task.chunk, 0.0
-    last_look, recorder = LastLook(chunk), TapeRecorder()
+    first_seed_pictures, recorder = FirstSeedPictures(chunk), TapeRecorder()
 
     def hooks() -> list[Hook]:
-        nonlocal last_look, recorder
-        last_look, recorder = LastLook(chunk), TapeRecorder()
-        return [last_look, recorder] if task.record else [last_look]
+        nonlocal first_seed_pictures, recorder
+        first_seed_pictures, recorder = FirstSeedPictures(chunk), TapeRecorder()
+        return [first_seed_pictures, recorder] if task.record else [first_seed_pictures]
 
     with _tape_file(task) as tape:
         if task.checkpoints is None:
@@ -88,7 +88,7 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
 
             folder = Path(task.checkpoints)
             columns, before = train_with_checkpoints(chunk, on_step, folder, task.checkpoint_every, hooks, tape)
-    rows = encoded(chunk, columns, this_machine().versions, last_look.looks)
+    rows = encoded(chunk, columns, this_machine().versions, first_seed_pictures.pictures)
     return rows, before, recorder.writer.content() if task.record else b""
 
 

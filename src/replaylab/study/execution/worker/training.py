@@ -28,7 +28,7 @@ def train_chunk(
     Args:
         chunk: what to train.
         on_step: hears of the steps taken, now and then.
-        on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape
+        on_metrics: is called with each evaluation and each measurement of the learner: the step, and values of shape
             (seeds,).
         hooks: what else watches or steers training.
         resume: folder of a checkpoint to continue from.

@@ -25,7 +25,7 @@ from replaylab.study.report.page import (
 def section(page: Page, _: ComparisonResults) -> Section:
     """Return the learning curves: per environment over strategies, every run, per strategy over environments."""
     cells, time = cells_of(page.curves), page.spec.budget.counted
-    baseline, looks, unit = page.spec.baseline, page.line_styles, tables.RETURN_UNIT
+    baseline, styles, unit = page.spec.baseline, page.line_styles, tables.RETURN_UNIT
     references = {name: (line.value, line.label) for name, line in page.spec.reference.items()}
     shown: list[ReportFigure | ReportTable] = []
     if not page.many_strategies:  # with many, every strategy has its own panel, and those are in "every run"
@@ -35,7 +35,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
                 "Learning curves",
                 "Evaluation return of the greedy policy: interquartile mean over runs, with pointwise 95 % bootstrap "
                 "intervals.",
-                figures.curves(cells, baseline, looks, unit, time, references=references),
+                figures.curves(cells, baseline, styles, unit, time, references=references),
                 BAND,
                 band_rows(cells),
             )
@@ -48,7 +48,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
                 "The same curves, one panel a strategy. Each environment’s returns are drawn between the lowest (0) "
                 "and the highest (1) point of all its strategies’ curves: compare heights within an environment, not "
                 "between environments.",
-                figures.over_environments(cells, looks, _range_of(cells), "share of the environment’s range", time),
+                figures.over_environments(cells, styles, _range_of(cells), "share of the environment’s range", time),
                 BAND,
                 band_rows(cells),
             )
@@ -59,7 +59,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
             "Every run",
             "Thin: one run each. Bold: their interquartile mean, with its 95 % interval. All panels of an environment "
             "share their scales.",
-            figures.multiples(cells, baseline, looks, unit, time, runs=True, references=references),
+            figures.multiples(cells, baseline, styles, unit, time, runs=True, references=references),
             (*KEYS, "seed", "step", "value"),
             _run_rows(page.curves),
             folded=True,

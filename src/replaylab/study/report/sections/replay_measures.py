@@ -63,7 +63,7 @@ _RETURN = "average return"
 
 @dataclass(frozen=True)
 class Measured(StrategyResult):
-    """A quantity of one strategy: the mean of each run's looks, and the IQM over runs with its interval."""
+    """A quantity of one strategy: the mean of each run's measurements, and the IQM over runs with its interval."""
 
     metric: str
     seeds: NDArray[np.int64]
@@ -101,12 +101,12 @@ def measures_of_runs(
 
 
 def _effective(size: Curve, variances: Curve, uniform: Curve) -> NDArray[np.float64]:
-    """Return effective batch sizes over all looks: the batch size by the ratio of mean variances, shape (N,).
+    """Return effective batch sizes over all measurements: the batch size by the ratio of mean variances, shape (N,).
 
-    The mean of the looks' own ratios would be too large, as each is a ratio of two noisy estimates.
+    The mean of the measurements' ratios would be too large, as each is a ratio of two noisy estimates.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        batch = size.values * variances.values / uniform.values  # the same at every look that says it
+        batch = size.values * variances.values / uniform.values  # the same at every measurement
         batch = np.where(np.isfinite(batch), batch, 0.0).max(axis=1)
         exact = batch * uniform.values.mean(axis=1) / variances.values.mean(axis=1)
     return np.asarray(np.where(np.isfinite(exact) & (batch > 0), exact, size.values.mean(axis=1)))
@@ -122,9 +122,9 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
         "Replay statistics",
         shown,
         [
-            "What each strategy did to the batches, beside how well it did. Each is the mean over a run’s looks, then "
-            "the interquartile mean over runs with its 95 % interval. Shown, not tested: that two strategies differ in "
-            "a measure and in their return does not say that one is the cause of the other."
+            "What each strategy did to the batches, beside how well it did. Each is the mean over a run’s "
+            "measurements, then the interquartile mean over runs with its 95 % interval. Shown, not tested: that two "
+            "strategies differ in a measure and in their return does not say that one is the cause of the other."
         ],
         terms=[(q.title, f"{q.meaning}.") for q in QUANTITIES if any(m.metric == q.name for m in measures)],
     )

@@ -17,26 +17,26 @@ from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO
 
 
-class LastLook(Hook):
+class FirstSeedPictures(Hook):
     """Makes what a study file's table ``watch`` asks for, of the first seed, when that seed's training ends.
 
     It changes nothing that is trained or measured, and whatever goes wrong with it loses no rows: the reason takes the
-    place of the look, and the report tells it. Where observations are no pictures, there is no sheet and no reason.
+    place of the picture, and the report prints it. Where observations are no pictures, there is no sheet and no reason.
 
     Args:
         chunk: What is trained.
 
     Attributes:
-        looks: The contents of files, by name: `SHEET` and `VIDEO` of `replaylab.study.results.store`, or in place of
+        pictures: The contents of files, by name: `SHEET` and `VIDEO` of `replaylab.study.results.store`, or in place of
             either its name and `NOT_MADE`.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
-        self.looks: dict[str, bytes] = {}
+        self.pictures: dict[str, bytes] = {}
 
     def on_end(self, run: TrainingRun, over: Bools) -> None:
-        """Look at the first seed, if it is among those that have ended."""
+        """Make the pictures of the first seed, if it is among those that have ended."""
         first, asked = self._chunk.seeds[0], self._chunk.watch
         if first not in run.seeds or not over[run.seeds.index(first)]:
             return
@@ -52,18 +52,18 @@ class LastLook(Hook):
 
     def state(self) -> dict[str, Any]:
         """Return what was made of a seed that ended before the others."""
-        return {f"look {name}": np.frombuffer(look, np.uint8) for name, look in self.looks.items()}
+        return {f"picture {name}": np.frombuffer(content, np.uint8) for name, content in self.pictures.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
-        arrays = {name: array for name, array in state.items() if name.startswith("look ")}
-        self.looks = {name.removeprefix("look "): array.tobytes() for name, array in arrays.items()}
+        arrays = {name: array for name, array in state.items() if name.startswith("picture ")}
+        self.pictures = {name.removeprefix("picture "): array.tobytes() for name, array in arrays.items()}
 
     def _keep(self, name: str, make: Callable[[], bytes]) -> None:
         try:
-            self.looks[name] = make()
+            self.pictures[name] = make()
         except Exception as error:  # of rendering, or of the user's own replay or agents: hours of training are done
-            self.looks[f"{name}{NOT_MADE}"] = f"{type(error).__name__}: {error}".encode()
+            self.pictures[f"{name}{NOT_MADE}"] = f"{type(error).__name__}: {error}".encode()
 
     def _sheet(self, run: TrainingRun, replica: int) -> bytes:
         from replaylab.watch.replay_sheet import sheet_of  # heavy, and seldom needed

@@ -1,4 +1,4 @@
-"""Where a study stands in its planned looks: the present level, and intervals that hold over all of them."""
+"""Interim analyses of a study: their levels, the current one, and intervals that hold over all of them."""
 
 from __future__ import annotations
 
@@ -12,50 +12,53 @@ from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.analysis.planned_looks import interval_at
+from replaylab.study.analysis.interim_analyses import interval_at
 from replaylab.study.report import sentences
 from replaylab.study.report.page import Column, Page, ReportTable, Section
 from replaylab.study.report.sections.differences import DIFFERENCES
-from replaylab.study.spec.planned_looks import PlannedLooks
+from replaylab.study.spec.interim_analyses import InterimAnalyses
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
-    """Return the looks with their levels, and the intervals of the present one; None where none were planned."""
-    plan = page.spec.looks
+    """Return the interim analyses with their levels, and the intervals of the current one; None if none are planned."""
+    plan = page.spec.interim
     if plan is None:
         return None
-    level = page.spec.look_level
+    level = page.spec.analysis_level
     return Section(
         f"{DIFFERENCES} {page.titled(page.spec.baseline)}",
         [_levels(page, plan), _intervals(page, level)],
         [where(plan, len(page.spec.seeds))],
         subtitle="Interim analyses",
-        note="An interval here holds the true value at every look, all looks together, with 95 % for one comparison; "
-        "the narrower ones of 95 % elsewhere on the page hold for a single look. One without ends is of a level that "
-        "so few runs cannot tell.",
+        note="For one comparison, the intervals of all interim analyses together contain the true value with 95 %; the "
+        "narrower 95 % intervals elsewhere on the page are those of a single analysis. An interval is infinite if "
+        "there are too few runs for its level.",
     )
 
 
-def where(plan: PlannedLooks, seeds: int) -> str:
-    """Return in a sentence which look this is, and what it is judged at."""
+def where(plan: InterimAnalyses, seeds: int) -> str:
+    """Return in a sentence which interim analysis this is, and its level."""
     level = plan.levels[seeds]
     return (
-        f"Look {plan.seeds.index(seeds) + 1} of {len(plan.seeds)}, with {seeds} of at most {plan.seeds[-1]} seeds. It "
-        f"is judged at {significant(level)}: p-values of differences and contrasts are multiplied by "
+        f"Interim analysis {plan.seeds.index(seeds) + 1} of {len(plan.seeds)}, with {seeds} of at most "
+        f"{plan.seeds[-1]} seeds. It is judged at {significant(level)}: p-values of differences and contrasts are "
+        f"multiplied by "
         f"{significant(comparisons.SIGNIFICANCE / level)}, and compared with {comparisons.SIGNIFICANCE}."
     )
 
 
-def _levels(page: Page, plan: PlannedLooks) -> ReportTable:
+def _levels(page: Page, plan: InterimAnalyses) -> ReportTable:
     levels = list(plan.levels.values())
-    looks = list(zip(range(1, len(levels) + 1), plan.levels, levels, np.cumsum(levels).tolist(), strict=True))
+    analyses = list(zip(range(1, len(levels) + 1), plan.levels, levels, np.cumsum(levels).tolist(), strict=True))
     columns: list[Column[tuple[int, int, float, float]]] = [
-        Column("Look", lambda look: str(look[0]), "look", lambda look: look[0]),
-        Column("Seeds", lambda look: str(look[1]), "seeds", lambda look: look[1]),
-        Column("Level", lambda look: significant(look[2]), "level", lambda look: look[2]),
-        Column("Spent so far", lambda look: significant(look[3]), "spent", lambda look: look[3]),
+        Column("Analysis", lambda row: str(row[0]), "analysis", lambda row: row[0]),
+        Column("Seeds", lambda row: str(row[1]), "seeds", lambda row: row[1]),
+        Column("Level", lambda row: significant(row[2]), "level", lambda row: row[2]),
+        Column("Spent so far", lambda row: significant(row[3]), "spent", lambda row: row[3]),
     ]
-    return page.table("planned_looks", "The planned looks", f"The error is spent by {plan.spending}.", looks, columns)
+    return page.table(
+        "interim_analyses", "Interim analyses", f"The error is spent by {plan.spending}.", analyses, columns
+    )
 
 
 def _intervals(page: Page, level: float) -> ReportTable:
@@ -67,8 +70,8 @@ def _intervals(page: Page, level: float) -> ReportTable:
     ]
     return page.table(
         "repeated_intervals",
-        "What holds over all looks",
-        "Interquartile means as in the tables of differences and contrasts, with the interval of the present look.",
+        "Intervals over all interim analyses",
+        "Interquartile means as in the tables of differences and contrasts, with the interval of the current analysis.",
         list(_compared(page, level)),
         columns,
     )

@@ -1,8 +1,8 @@
-"""Results at a planned look: judged at the level of that look.
+"""Results of an interim analysis, judged at the level of that analysis.
 
-A p-value p of a look with level α_k is below it exactly where p · α/α_k is below α. So p-values are multiplied by
-α/α_k, and everything that compares them with α stays as it is; an equivalence test has the interval of level 1 − 2 α_k.
-Where so few runs cannot tell that, as at an early look, it has no ends, and nothing is equivalent.
+A p-value p of an analysis with level α_k is below it exactly if p · α/α_k is below α. So p-values are multiplied by
+α/α_k, and everything that compares them with α is unchanged. An equivalence test uses the interval of level 1 − 2 α_k.
+If an early analysis has too few runs for that level, the interval is infinite, and nothing is equivalent.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from replaylab.statistics import Interval
 from replaylab.statistics.bootstrap import resolves
 from replaylab.statistics.permutation import least_p
-from replaylab.study.spec.planned_looks import SIGNIFICANCE
+from replaylab.study.spec.interim_analyses import SIGNIFICANCE
 
 
-def p_at_look(p: float, level: float) -> float:
-    """Return a p-value as it is compared with α at a look of this level."""
+def p_at_level(p: float, level: float) -> float:
+    """Return a p-value of an interim analysis with this level, scaled so that it can be compared with α."""
     return min(1.0, p * (SIGNIFICANCE / level))
 
 
@@ -39,7 +39,7 @@ def inner_interval(error: float, runs: Sequence[NDArray[np.float64]], of: Callab
 
 
 def interval_at(level: float, runs: Sequence[NDArray[np.float64]], of: Callable[..., Interval]) -> Interval:
-    """Return the interval of a look's level, without ends where resamples cannot tell them.
+    """Return the interval of an interim analysis's level; infinite if the resamples are too few for it.
 
     Args:
         level: 1 − α_k, say.

@@ -14,7 +14,7 @@ from replaylab.files.atomic import write_bytes
 from replaylab.number_format import counted
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report.page import KEYS, Page, ReportFigure, Section, keys_of
-from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, read_looks
+from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, read_pictures
 
 if TYPE_CHECKING:
     from replaylab.study.plan.chunks import Chunk
@@ -28,11 +28,11 @@ Cell = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Looked:
-    """The looks at a strategy's first seed."""
+class ChunkPictures:
+    """The pictures of a chunk's first seed."""
 
     chunk: Chunk
-    looks: dict[str, bytes]
+    pictures: dict[str, bytes]
 
     @property
     def cell(self) -> Cell:
@@ -41,12 +41,12 @@ class Looked:
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
-    """Return what there is to look at; None where the workers handed back nothing."""
-    looked_at = list(_looked(page))
-    if not looked_at:
+    """Return videos and sheets; None if the workers returned none."""
+    made = list(_pictures(page))
+    if not made:
         return None
     shown, left, used = list[ReportFigure](), 0, 0
-    for figure in _sheets(page, looked_at):
+    for figure in _sheets(page, made):
         size = sum(len(panel) for _, panels in figure.groups for panel in panels)
         if used + size > MOST_BYTES:
             left += 1
@@ -57,48 +57,50 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     beside = " The files beside it have them." if page.figure_files else ""
     note = f"{counted(left, 'more figure')} would make this page heavy.{beside}" if left else ""
     about = "Of the first seed of each strategy, when its training had ended."
-    return Section("Videos", shown, [about], points=list(_not_made(page, looked_at)), note=note)
+    return Section("Videos", shown, [about], points=list(_not_made(page, made)), note=note)
 
 
-def _looked(page: Page) -> Iterator[Looked]:
-    """Yield the looks of the first chunk of each strategy, environment and learner that is there."""
+def _pictures(page: Page) -> Iterator[ChunkPictures]:
+    """Yield the pictures of the first chunk of each strategy, environment and learner that is there."""
     seen = set()
     for chunk in page.study.present:
         key = (chunk.environment, chunk.learner, chunk.strategy)
         if key in seen:
             continue
         seen.add(key)
-        if looks := read_looks(page.study.file_of(chunk)):
-            yield Looked(chunk, looks)
+        if pictures := read_pictures(page.study.file_of(chunk)):
+            yield ChunkPictures(chunk, pictures)
 
 
-def _not_made(page: Page, looked_at: Sequence[Looked]) -> Iterator[str]:
+def _not_made(page: Page, made: Sequence[ChunkPictures]) -> Iterator[str]:
     """Yield what could not be made, with the reason."""
-    for looked in looked_at:
-        for name, reason in looked.looks.items():
+    for of_seed in made:
+        for name, reason in of_seed.pictures.items():
             if name.endswith(NOT_MADE):
                 what = "sheet" if name.startswith(SHEET) else "moving picture"
                 text = reason.decode()
-                yield f"No {what} of {page.titled(looked.chunk.strategy)}, {page.heading(*looked.cell)}: {text}"
+                yield f"No {what} of {page.titled(of_seed.chunk.strategy)}, {page.heading(*of_seed.cell)}: {text}"
 
 
-def _cells(looked_at: Sequence[Looked], name: str) -> dict[Cell, list[Looked]]:
-    """Return those that have a look of this name, by environment and learner."""
-    cells: dict[Cell, list[Looked]] = {}
-    for looked in looked_at:
-        if name in looked.looks:
-            cells.setdefault(looked.cell, []).append(looked)
+def _cells(made: Sequence[ChunkPictures], name: str) -> dict[Cell, list[ChunkPictures]]:
+    """Return those that have a picture of this name, by environment and learner."""
+    cells: dict[Cell, list[ChunkPictures]] = {}
+    for of_seed in made:
+        if name in of_seed.pictures:
+            cells.setdefault(of_seed.cell, []).append(of_seed)
     return cells
 
 
-def _sheets(page: Page, looked_at: Sequence[Looked]) -> Iterator[ReportFigure]:
+def _sheets(page: Page, made: Sequence[ChunkPictures]) -> Iterator[ReportFigure]:
     from replaylab.watch import ReplaySheet, draw_sheets
     from replaylab.watch.sheet_drawing import KEY
 
-    for number, (cell, of_cell) in enumerate(_cells(looked_at, SHEET).items()):
-        sheets = {page.titled(looked.chunk.strategy): ReplaySheet.from_bytes(looked.looks[SHEET]) for looked in of_cell}
-        seeds = {page.titled(looked.chunk.strategy): looked.chunk.seeds[0] for looked in of_cell}
-        names = {page.titled(looked.chunk.strategy): looked.chunk.strategy for looked in of_cell}
+    for number, (cell, of_cell) in enumerate(_cells(made, SHEET).items()):
+        sheets = {
+            page.titled(of_seed.chunk.strategy): ReplaySheet.from_bytes(of_seed.pictures[SHEET]) for of_seed in of_cell
+        }
+        seeds = {page.titled(of_seed.chunk.strategy): of_seed.chunk.seeds[0] for of_seed in of_cell}
+        names = {page.titled(of_seed.chunk.strategy): of_seed.chunk.strategy for of_seed in of_cell}
         stored = "; ".join(f"{strategy} (seed {seeds[strategy]}): {sheet}" for strategy, sheet in sheets.items())
         yield page.figure(
             f"replayed_frames{f'_{number + 1}' if number else ''}",
@@ -123,20 +125,20 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
         page: The page.
         room: Bytes of them that the page may hold: the first seed's of a strategy, where it fits.
     """
-    looked_at = [
-        Looked(chunk, looks)
+    made = [
+        ChunkPictures(chunk, pictures)
         for chunk in page.study.present
-        if chunk.watch.video and VIDEO in (looks := read_looks(page.study.file_of(chunk)))
+        if chunk.watch.video and VIDEO in (pictures := read_pictures(page.study.file_of(chunk)))
     ]
-    keys = keys_of("greedy_play", [_named(looked.chunk) for looked in looked_at])
-    files = {looked.chunk.id: f"figures/{key}.webp" for looked, key in zip(looked_at, keys, strict=True)}
-    for number, (cell, of_cell) in enumerate(_cells(looked_at, VIDEO).items()):
+    keys = keys_of("greedy_play", [_named(of_seed.chunk) for of_seed in made])
+    files = {of_seed.chunk.id: f"figures/{key}.webp" for of_seed, key in zip(made, keys, strict=True)}
+    for number, (cell, of_cell) in enumerate(_cells(made, VIDEO).items()):
         panels: dict[str, list[Markup]] = {}
-        for looked in of_cell:
-            chunk, file = looked.chunk, files[looked.chunk.id]
-            write_bytes(page.out / file, looked.looks[VIDEO])
+        for of_seed in of_cell:
+            chunk, file = of_seed.chunk, files[of_seed.chunk.id]
+            write_bytes(page.out / file, of_seed.pictures[VIDEO])
             panel = panels.setdefault(page.titled(chunk.strategy), [])
-            if not panel and len(moving := _moving(looked.looks[VIDEO], chunk)) <= room:
+            if not panel and len(moving := _moving(of_seed.pictures[VIDEO], chunk)) <= room:
                 room -= len(moving)
                 panel.append(moving)
             panel.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, chunk.seeds[0]))

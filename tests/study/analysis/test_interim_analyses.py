@@ -1,4 +1,4 @@
-"""Planned looks: the error over all looks together, in closed form, simulated, and by the study's own procedure."""
+"""Interim analyses: the error over all of them, in closed form, simulated, and by the study's own procedure."""
 
 import math
 from dataclasses import replace
@@ -10,30 +10,30 @@ from scipy.stats import norm, t
 
 from replaylab import statistics
 from replaylab.errors import ConfigError, SpecError
-from replaylab.statistics.alpha_spending import look_levels
+from replaylab.statistics.alpha_spending import interim_levels
 from replaylab.statistics.bootstrap import resolves
 from replaylab.study import Spec
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.analysis.planned_looks import interval_at
+from replaylab.study.analysis.interim_analyses import interval_at
 from tests.study.tiny import table
 
-LOOKS = (10, 20, 30)
-SHARES = np.array(LOOKS) / LOOKS[-1]
+SEEDS = (10, 20, 30)
+SHARES = np.array(SEEDS) / SEEDS[-1]
 CHOICE = {"name": "choice", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "equivalence": 99.0}
 
 
 @pytest.mark.parametrize("spending", ["obrien_fleming", "pocock"])
 @pytest.mark.parametrize("alpha", [0.05, 0.01])
-def test_levels_are_what_the_spending_function_adds_at_each_look(spending, alpha):
+def test_levels_are_what_the_spending_function_adds_at_each_analysis(spending, alpha):
     shares = [0.2, 0.3, 0.9, 1.0]
     functions = {
         "obrien_fleming": lambda t: 2 * norm.cdf(norm.ppf(alpha / 2) / math.sqrt(t)),
         "pocock": lambda t: alpha * math.log(1 + (math.e - 1) * t),
     }
     spent = [0.0, *map(functions[spending], shares)]
-    found = look_levels(shares, spending, alpha)
+    found = interim_levels(shares, spending, alpha)
     np.testing.assert_allclose(found, [b - a for a, b in pairwise(spent)], rtol=1e-9, atol=1e-15)
     assert found.sum() == pytest.approx(alpha, rel=1e-12)
 
@@ -41,17 +41,17 @@ def test_levels_are_what_the_spending_function_adds_at_each_look(spending, alpha
 @pytest.mark.parametrize("shares", [[0.5, 0.5], [0.5, 0.2], [0.0, 1.0], [0.5, 1.1]])
 def test_shares_must_increase(shares):
     with pytest.raises(ConfigError, match=r"^`shares` must be"):
-        look_levels(shares)
+        interim_levels(shares)
 
 
 def p_values(studies, strategies, seed=7):
-    """Holm-corrected p-values of strategies that are all alike, against one baseline, at each look: (looks, studies).
+    """Holm-corrected p-values of strategies that are all alike, against one baseline: (analyses, studies).
 
     By the t-test, which is exact here.
     """
-    runs = np.random.default_rng(seed).normal(size=(studies, LOOKS[-1], strategies + 1))
+    runs = np.random.default_rng(seed).normal(size=(studies, SEEDS[-1], strategies + 1))
     found = []
-    for count in LOOKS:
+    for count in SEEDS:
         each = runs[:, :count, 1:] - runs[:, :count, :1]
         size = each.mean(1) / (each.std(1, ddof=1) / math.sqrt(count))
         p = 2 * t.sf(np.abs(size), count - 1)
@@ -61,17 +61,17 @@ def p_values(studies, strategies, seed=7):
 
 @pytest.mark.parametrize("strategies", [1, 3])
 @pytest.mark.parametrize("spending", ["obrien_fleming", "pocock"])
-def test_false_alarms_over_all_looks_stay_at_five_percent_and_do_not_without_a_plan(strategies, spending):
+def test_false_alarms_over_all_analyses_stay_at_five_percent_and_do_not_without_a_plan(strategies, spending):
     """40,000 studies: a share of 5 % has a standard error of .11 %; 5.6 % is 5.5 of them, one in ten million."""
     p = p_values(40_000, strategies)
-    levels = look_levels(SHARES, spending)[:, None]
+    levels = interim_levels(SHARES, spending)[:, None]
     planned, unplanned = (p < levels).any(0).mean(), (p < 0.05).any(0).mean()
     assert 0.02 < planned < 0.056
     assert unplanned > 0.08
 
 
 def study(seeds=20, **changes):
-    return Spec.from_table(table(seeds=seeds, looks={"seeds": [10, 20, 40]}, **changes))
+    return Spec.from_table(table(seeds=seeds, interim={"seeds": [10, 20, 40]}, **changes))
 
 
 def curves(seeds, seed=3, gain=0.0, names=("uniform", "prioritized")):
@@ -84,39 +84,39 @@ def curves(seeds, seed=3, gain=0.0, names=("uniform", "prioritized")):
     ]
 
 
-def test_differences_are_judged_at_the_level_of_their_look():
-    level = look_levels([0.25, 0.5, 1.0])[1]
-    assert study().look_level == pytest.approx(level)
+def test_differences_are_judged_at_the_level_of_their_analysis():
+    level = interim_levels([0.25, 0.5, 1.0])[1]
+    assert study().analysis_level == pytest.approx(level)
     verdicts = set()
     for gain in np.linspace(0.0, 2.0, 13):
         runs = curves(20, gain=gain)
         plain, planned = comparisons.differences(runs, "uniform"), comparisons.differences_of(runs, study())
-        for one, looked in zip(plain, planned, strict=True):
-            assert looked.shown == (one.p_max_t < level)
-            assert looked.p_max_t == pytest.approx(min(1.0, one.p_max_t * 0.05 / level))
-            verdicts.add((one.shown, looked.shown))
-    assert verdicts == {(False, False), (True, False), (True, True)}, "some are shown by a single look alone"
+        for one, interim in zip(plain, planned, strict=True):
+            assert interim.shown == (one.p_max_t < level)
+            assert interim.p_max_t == pytest.approx(min(1.0, one.p_max_t * 0.05 / level))
+            verdicts.add((one.shown, interim.shown))
+    assert verdicts == {(False, False), (True, False), (True, True)}, "some are shown only by a single analysis"
 
 
 def test_contrasts_are_too_and_equivalence_with_a_wider_interval():
     verdicts = set()
     spec = study(contrasts=[CHOICE | {"equivalence": 0.9}])
-    unplanned = spec.model_copy(update={"looks": None})
+    unplanned = spec.model_copy(update={"interim": None})
     for gain in np.linspace(0.0, 2.0, 11):
         runs = curves(20, gain=gain)
-        (one,), (looked,) = (evaluate_contrasts(each, lambda _, runs=runs: runs).results for each in (unplanned, spec))
-        factor = 0.05 / spec.look_level
-        assert (looked.p, looked.p_max_t) == (min(1, one.p * factor), min(1, one.p_max_t * factor))
-        wide = statistics.bootstrap_interval(one.each.values, level=1 - 2 * spec.look_level)
-        assert looked.inner == wide
+        (one,), (interim,) = (evaluate_contrasts(each, lambda _, runs=runs: runs).results for each in (unplanned, spec))
+        factor = 0.05 / spec.analysis_level
+        assert (interim.p, interim.p_max_t) == (min(1, one.p * factor), min(1, one.p_max_t * factor))
+        wide = statistics.bootstrap_interval(one.each.values, level=1 - 2 * spec.analysis_level)
+        assert interim.inner == wide
         assert wide.low < one.inner.low < one.inner.high < wide.high
-        verdicts.add((one.verdict, looked.verdict))
+        verdicts.add((one.verdict, interim.verdict))
     assert {("equivalent", "inconclusive"), ("higher", "inconclusive"), ("higher", "higher")} <= verdicts
 
 
 @pytest.mark.parametrize(("seeds", "reported"), [(10, False), (20, True), (40, True)])
 def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, reported):
-    """At the first look α is 9e-5: the most extreme of all resamples of 10 runs is not as far out."""
+    """At the first analysis α is 9e-5: the most extreme of all resamples of 10 runs is not as far out."""
     spec = study(seeds, contrasts=[CHOICE])
     (found,) = evaluate_contrasts(spec, lambda _: curves(seeds)).results
     assert np.isfinite([found.inner.low, found.inner.high]).all() == reported
@@ -125,12 +125,14 @@ def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, reported):
 
 @pytest.mark.parametrize(("seeds", "enough"), [(6, False), (7, True)])
 def test_nothing_is_equivalent_by_so_few_seeds_that_chance_puts_them_on_one_side(seeds, enough):
-    """At the first look α is .0114 or .0132, between 1/2^6 and 1/2^7; the interval of either level has ends."""
-    looks = {"seeds": [seeds, 40], "spending": "pocock"}
-    spec = Spec.from_table(table(seeds=seeds, looks=looks, contrasts=[CHOICE]))
-    assert (0.5**seeds <= spec.look_level) == enough
+    """At the first analysis α is .0114 or .0132, between 1/2^6 and 1/2^7; the interval of either level has ends."""
+    plan = {"seeds": [seeds, 40], "spending": "pocock"}
+    spec = Spec.from_table(table(seeds=seeds, interim=plan, contrasts=[CHOICE]))
+    assert (0.5**seeds <= spec.analysis_level) == enough
     (found,) = evaluate_contrasts(spec, lambda _: curves(seeds)).results
-    assert np.isfinite(interval_at(1 - 2 * spec.look_level, [found.each.values], statistics.bootstrap_interval)).all()
+    assert np.isfinite(
+        interval_at(1 - 2 * spec.analysis_level, [found.each.values], statistics.bootstrap_interval)
+    ).all()
     assert np.isfinite([found.inner.low, found.inner.high]).all() == enough
     assert found.verdict == ("equivalent" if enough else "inconclusive")
 
@@ -146,46 +148,46 @@ def test_an_interval_that_is_resolved_ends_within_its_resamples(runs):
         assert values.min() <= outer.low < inner.low < inner.high < outer.high <= values.max()
 
 
-def test_without_planned_looks_nothing_changes():
+def test_without_interim_analyses_nothing_changes():
     spec = Spec.from_table(table(seeds=20))
     runs = curves(20, gain=1.0)
-    assert spec.look_level == 0.05
+    assert spec.analysis_level == 0.05
     assert comparisons.differences_of(runs, spec) == comparisons.differences(runs, "uniform")
 
 
 @pytest.mark.parametrize(
-    ("looks", "message"),
+    ("plan", "message"),
     [
-        ({"seeds": [10, 30]}, r"`seeds` must be as many as at one of the `looks`, 10, 30 seeds, but are 20"),
-        ({"seeds": [20, 10]}, r"looks.seeds.*must be increasing numbers of seeds"),
-        ({"seeds": []}, r"looks.seeds"),
-        ({"seeds": [20], "spending": "all"}, r"looks.spending"),
-        ({"seeds": [20], "spend": "all"}, r"looks.spend"),
+        ({"seeds": [10, 30]}, r"`seeds` must be as many as in one of the `interim` analyses, 10, 30 seeds, but are 20"),
+        ({"seeds": [20, 10]}, r"interim.seeds.*must be increasing numbers of seeds"),
+        ({"seeds": []}, r"interim.seeds"),
+        ({"seeds": [20], "spending": "all"}, r"interim.spending"),
+        ({"seeds": [20], "spend": "all"}, r"interim.spend"),
         (
             {"seeds": [20, 400]},
-            r"looks.*must have looks of a level above 5e-05, .* with 20 seeds has 2e-18; leave it out, .* \"pocock\"",
+            r"interim.*must have analyses of a level above 5e-05.* with 20 seeds has 2e-18; leave it out.* \"pocock\"",
         ),
-        ({"seeds": [20, 10_000]}, r"looks.*with 20 seeds has 0; leave it out"),
-        ({"seeds": [20, 240]}, r"looks.*with 20 seeds has 1e-11; leave it out"),
-        ({"seeds": [20, 200_000], "spending": "pocock"}, r"looks.*with 20 seeds has 9e-06; leave .* more seeds"),
+        ({"seeds": [20, 10_000]}, r"interim.*with 20 seeds has 0; leave it out"),
+        ({"seeds": [20, 240]}, r"interim.*with 20 seeds has 1e-11; leave it out"),
+        ({"seeds": [20, 200_000], "spending": "pocock"}, r"interim.*with 20 seeds has 9e-06; leave .* more seeds"),
     ],
 )
-def test_what_no_plan_can_be(looks, message):
+def test_what_no_plan_can_be(plan, message):
     with pytest.raises(SpecError, match=message):
-        Spec.from_table(table(seeds=20, looks=looks))
+        Spec.from_table(table(seeds=20, interim=plan))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spending", ["obrien_fleming", "pocock"])
 def test_the_studys_own_procedure_keeps_to_five_percent(spending):
-    """200 studies of three strategies alike, looked at three times: .05 + 5.2 standard errors is .13."""
+    """200 studies of three strategies alike, analysed three times: .05 + 5.2 standard errors is .13."""
     names = ("uniform", "a", "b", "c")
     strategies = {name: {"type": "uniform"} for name in names}
-    looks = {"seeds": list(LOOKS), "spending": spending}
-    specs = [Spec.from_table(table(seeds=n, looks=looks, strategies=strategies)) for n in LOOKS]
+    plan = {"seeds": list(SEEDS), "spending": spending}
+    specs = [Spec.from_table(table(seeds=n, interim=plan, strategies=strategies)) for n in SEEDS]
     alarms = {"planned": 0, "unplanned": 0}
     for number in range(200):
-        whole = curves(LOOKS[-1], seed=number, names=names)
+        whole = curves(SEEDS[-1], seed=number, names=names)
         called = {"planned": False, "unplanned": False}
         for spec in specs:
             n = len(spec.seeds)
@@ -200,7 +202,7 @@ def test_the_studys_own_procedure_keeps_to_five_percent(spending):
     assert alarms["unplanned"] > alarms["planned"]
 
 
-def test_a_primary_contrast_is_looked_at_once():
+def test_a_primary_contrast_is_analysed_once():
     asked = {"name": "D", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "primary": True}
-    with pytest.raises(SpecError, match="`looks` must not stand beside a contrast that is `primary`"):
+    with pytest.raises(SpecError, match="`interim` must not stand beside a contrast that is `primary`"):
         study(contrasts=[asked])

@@ -1,4 +1,4 @@
-"""What workers hand back to be looked at: sheets of replayed frames and moving pictures, and what the report shows."""
+"""What workers return with their rows: sheets of replayed frames and moving pictures, and what the report shows."""
 
 import importlib
 import json
@@ -13,10 +13,10 @@ from PIL import Image
 
 from replaylab.errors import StorageError
 from replaylab.study import InProcess, Spec
-from replaylab.study.execution.worker.last_look import LastLook
+from replaylab.study.execution.worker.first_seed_pictures import FirstSeedPictures
 from replaylab.study.plan.chunks import plan
-from replaylab.study.report.sections import looks
-from replaylab.study.results.store import MOST_BYTES, NOT_MADE, SHEET, VIDEO, damage, encoded, open_rows, read_looks
+from replaylab.study.report.sections import pictures
+from replaylab.study.results.store import MOST_BYTES, NOT_MADE, SHEET, VIDEO, damage, encoded, open_rows, read_pictures
 from replaylab.watch import ReplaySheet, write_video
 from tests.learners.dqn import pixels
 from tests.study.tiny import rows, study, table
@@ -38,9 +38,9 @@ def minatar(tmp_path_factory):
     return made
 
 
-def test_each_chunk_hands_back_its_first_seeds_looks(minatar):
+def test_each_chunk_hands_back_its_first_seeds_pictures(minatar):
     for chunk in minatar.present:
-        found = read_looks(minatar.file_of(chunk))
+        found = read_pictures(minatar.file_of(chunk))
         assert set(found) == {SHEET, VIDEO}
         sheet = ReplaySheet.from_bytes(found[SHEET])
         titles = [row.title for row in sheet.rows]
@@ -57,7 +57,7 @@ def test_the_sheet_is_that_of_the_first_seed(minatar, tmp_path):
     alone.run(executor=InProcess())
     for one, both in zip(alone.present, minatar.present, strict=True):
         files = alone.file_of(one), minatar.file_of(both)
-        own, joint = (ReplaySheet.from_bytes(read_looks(file)[SHEET]) for file in files)
+        own, joint = (ReplaySheet.from_bytes(read_pictures(file)[SHEET]) for file in files)
         for mine, its in zip(own.rows, joint.rows, strict=True):
             np.testing.assert_array_equal(mine.replays, its.replays)
             np.testing.assert_array_equal(mine.frames, its.frames)
@@ -80,12 +80,12 @@ def test_the_report_shows_them(minatar):
     for chunk in minatar.present:
         name = f"greedy_play_replaylab_MinAtar_Breakout_v1_dqn_{chunk.strategy}_0.webp"
         assert f'<a href="figures/{name}">seed 0</a>' in page
-        assert (minatar.folder / "figures" / name).read_bytes() == read_looks(minatar.file_of(chunk))[VIDEO]
+        assert (minatar.folder / "figures" / name).read_bytes() == read_pictures(minatar.file_of(chunk))[VIDEO]
 
 
 def test_a_moving_picture_is_no_longer_than_asked_for(minatar, tmp_path):
     for chunk in minatar.present:
-        (tmp_path / VIDEO).write_bytes(read_looks(minatar.file_of(chunk))[VIDEO])
+        (tmp_path / VIDEO).write_bytes(read_pictures(minatar.file_of(chunk))[VIDEO])
         with Image.open(tmp_path / VIDEO) as video:
             assert video.size == (160, 160)
             assert 2 <= video.n_frames <= 13
@@ -101,7 +101,7 @@ def test_the_caption_of_a_moving_picture_says_nothing_of_a_setting_that_came_lat
 
 
 def test_what_would_make_the_page_heavy_is_counted(minatar, monkeypatch):
-    monkeypatch.setattr(looks, "MOST_BYTES", 100)
+    monkeypatch.setattr(pictures, "MOST_BYTES", 100)
     page = minatar.report(figure_files=False).read_text()
     assert "1 more figure would make this page heavy." in page
     assert "replayed_frames" not in page
@@ -116,7 +116,7 @@ def test_what_each_seed_plays_is_a_file_and_the_first_ones_on_the_page(tmp_path)
     assert page.count('<img alt="Greedy play of ') == 2
     written = {file.name: file.read_bytes() for file in (tmp_path / "page" / "figures").iterdir()}
     assert len(written) == 4
-    assert sorted(written.values()) == sorted(read_looks(made.file_of(one))[VIDEO] for one in made.present)
+    assert sorted(written.values()) == sorted(read_pictures(made.file_of(one))[VIDEO] for one in made.present)
     assert set(re.findall(r'<a href="figures/([^"]*)">seed [01]</a>', page)) == set(written)
 
 
@@ -124,7 +124,7 @@ def test_frames_in_a_stack_and_no_sheet_where_none_is_wanted(tmp_path):
     convolution = {"learners__dqn": {k: v for k, v in SMALL.items() if k != "hidden"}}
     made = of(pixels.ENV_ID, tmp_path, seeds=[3], **convolution)
     made.run(executor=InProcess())
-    found = read_looks(made.file_of(made.present[0]))
+    found = read_pictures(made.file_of(made.present[0]))
     assert set(found) == {SHEET}
     assert ReplaySheet.from_bytes(found[SHEET]).rows[0].frames.shape == (6, pixels.SIDE, pixels.SIDE)
 
@@ -133,19 +133,19 @@ def test_without_pictures_nothing_is_added_to_the_rows(tmp_path):
     made = study(tmp_path, seeds=1, budget__steps=100)
     made.run(executor=InProcess())
     files = [made.file_of(one) for one in made.present]
-    assert [read_looks(file) for file in files] == [{}, {}]
+    assert [read_pictures(file) for file in files] == [{}, {}]
     assert all(set(pq.read_metadata(file).metadata) == {b"replaylab", b"ARROW:schema"} for file in files)
     assert "<h2>Videos</h2>" not in made.report(figure_files=False).read_text()
 
 
-def test_a_look_that_cannot_be_loses_no_rows_and_is_reported(tmp_path, monkeypatch):
+def test_a_picture_that_cannot_be_loses_no_rows_and_is_reported(tmp_path, monkeypatch):
     def broken(*_):
         raise RuntimeError("the <screen> is broken")
 
     monkeypatch.setattr(importlib.import_module("replaylab.watch.replay_sheet"), "sheet_of", broken)
     made = of(GAME, tmp_path, seeds=1, strategies={"uniform": {"type": "uniform"}})
     assert made.run(executor=InProcess()).complete
-    assert set(read_looks(made.file_of(made.present[0]))) == {f"{SHEET}.not-made"}
+    assert set(read_pictures(made.file_of(made.present[0]))) == {f"{SHEET}.not-made"}
     reported = f"No sheet of uniform, {GAME}: RuntimeError: the &lt;screen&gt; is broken"
     assert reported in made.report(figure_files=False).read_text()
 
@@ -163,7 +163,7 @@ def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(tm
     settings = {"seeds": 1, "strategies": {"uniform": {"type": "uniform"}}, "budget__steps": 60}
     made = of(GAME, tmp_path, watch={"steps": 4, "video": 2}, **settings)
     assert made.run(executor=InProcess()).complete
-    assert set(read_looks(made.file_of(made.present[0]))) == {SHEET, f"{VIDEO}.not-made"}
+    assert set(read_pictures(made.file_of(made.present[0]))) == {SHEET, f"{VIDEO}.not-made"}
     reported = (
         f"No moving picture of uniform, {GAME}: it has 75.0 MB, but 70 MB are the most that a file of results can hold "
         f"of it; lower `watch.video`"
@@ -171,13 +171,13 @@ def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(tm
     assert reported in made.report(figure_files=False).read_text()
 
 
-def test_the_largest_look_can_be_read(tmp_path):
+def test_the_largest_picture_can_be_read(tmp_path):
     chunk = plan(Spec.from_table(table()))[0]
     columns = {"seed": np.zeros(1, int), "step": np.ones(1, int), "metric": np.array(["m"]), "value": np.ones(1)}
-    looks = {SHEET: bytes(MOST_BYTES), VIDEO: bytes(MOST_BYTES)}
+    contents = {SHEET: bytes(MOST_BYTES), VIDEO: bytes(MOST_BYTES)}
     file = tmp_path / f"{chunk.id}.parquet"
-    file.write_bytes(encoded(chunk, columns, {}, looks))
-    assert read_looks(file) == looks
+    file.write_bytes(encoded(chunk, columns, {}, contents))
+    assert read_pictures(file) == contents
     assert open_rows([file]).fetchnumpy()["value"].tolist() == [1.0]
 
 
@@ -198,31 +198,31 @@ def test_a_worker_without_pictures_to_draw_does_not_import_what_draws_them():
     subprocess.run([sys.executable, "-c", TRAINER, json.dumps(table(**lake))], check=True)
 
 
-def test_looks_change_neither_ids_nor_rows(minatar, tmp_path):
+def test_pictures_change_neither_ids_nor_rows(minatar, tmp_path):
     plain = of(GAME, tmp_path, watch={"steps": 0}, chunk_size=2)
     assert [p.id for p in plain.chunks] == [p.id for p in minatar.chunks]
     plain.run(executor=InProcess())
     assert rows(plain) == rows(minatar)
-    assert all(read_looks(plain.file_of(one)) == {} for one in plain.present)
+    assert all(read_pictures(plain.file_of(one)) == {} for one in plain.present)
 
 
-def test_looks_are_sealed_with_the_rows(tmp_path):
+def test_pictures_are_sealed_with_the_rows(tmp_path):
     chunk = plan(Spec.from_table(table()))[0]
     columns = {"seed": np.zeros(1, int), "step": np.ones(1, int), "metric": np.array(["m"]), "value": np.ones(1)}
     content = encoded(chunk, columns, {}, {"a": b"\0\xff" * 9, "b": b""})
     file = tmp_path / f"{chunk.id}.parquet"
     file.write_bytes(content)
-    assert read_looks(file) == {"a": b"\0\xff" * 9, "b": b""}
+    assert read_pictures(file) == {"a": b"\0\xff" * 9, "b": b""}
     assert damage(file) is None
     file.write_bytes(content.replace(b"AP8A/wD/", b"AP8A/wD+", 1))
     assert damage(file) == "its checksum is missing or does not match its contents"
     file.write_bytes(b"PAR1")
     with pytest.raises(StorageError, match="is damaged"):
-        read_looks(file)
+        read_pictures(file)
 
 
-def test_the_look_of_a_seed_that_ended_early_survives_a_checkpoint():
-    looked, resumed = LastLook(None), LastLook(None)
-    looked.looks = {"sheet": b"\x00\x01picture", "video" + NOT_MADE: b"ValueError: no"}
-    resumed.restore(looked.state() | {"another hook's": np.zeros(3)})
-    assert resumed.looks == looked.looks
+def test_the_picture_of_a_seed_that_ended_early_survives_a_checkpoint():
+    made, resumed = FirstSeedPictures(None), FirstSeedPictures(None)
+    made.pictures = {"sheet": b"\x00\x01picture", "video" + NOT_MADE: b"ValueError: no"}
+    resumed.restore(made.state() | {"another hook's": np.zeros(3)})
+    assert resumed.pictures == made.pictures

@@ -1,4 +1,4 @@
-"""Looks that a study plans: with which numbers of seeds it is reported, and at which level each time."""
+"""Interim analyses of a study: the numbers of seeds it is reported with, and the level of each report."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 SIGNIFICANCE = 0.05
-"""The error of a whole study: of its only look, or of all that were planned together."""
+"""The error of a whole study: of its only analysis, or of all interim analyses together."""
 
 
-class PlannedLooks(BaseModel):
-    """The table ``[looks]``: for those who add seeds until they are satisfied.
+class InterimAnalyses(BaseModel):
+    """The table ``[interim]``: interim analyses, for studies that add seeds later.
 
-    Declared before the first look; `seeds` of the study is then raised from one number to the next, and each report is
-    judged at its own level. The levels add up to 5 %, so false alarms do, too. A look whose level is below every
-    p-value that a permutation test gives with any number of seeds is refused; with N seeds none is below 2 / 2^N.
+    Declare it before the first report. Raise `seeds` of the study from one number to the next; each report is judged at
+    its own level. The levels add up to 5 %, and so does the probability of a false alarm. An analysis whose level is
+    below every p-value of a permutation test is an error; with N seeds no p-value is below 2 / 2^N.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seeds: Annotated[tuple[Annotated[int, Field(ge=1, strict=True)], ...], Field(min_length=1, max_length=100)]
-    """How many seeds there are at each look, increasing; the last is the most that will ever be run."""
+    """Number of seeds of each analysis, increasing; the last is the most that will ever be run."""
 
     spending: Literal["obrien_fleming", "pocock"] = "obrien_fleming"
     """How the error is spent: little at first ("obrien_fleming"), or about equally ("pocock")."""
@@ -43,18 +43,18 @@ class PlannedLooks(BaseModel):
             if level <= least:
                 other = ', or write spending = "pocock"' if self.spending == "obrien_fleming" else ""
                 raise ValueError(
-                    f"must have looks of a level above {least:.1g}, the smallest p-value of a permutation test, but "
+                    f"must have analyses of a level above {least:.1g}, the smallest p-value of a permutation test, but "
                     f"that with {count} seeds has {level:.1g}; leave it out, or plan it with more seeds{other}"
                 )
         return self
 
     @property
     def levels(self) -> dict[int, float]:
-        """The level of each look, by its number of seeds."""
-        from replaylab.statistics.alpha_spending import look_levels  # SciPy, which most study files do not need
+        """The level of each analysis, by its number of seeds."""
+        from replaylab.statistics.alpha_spending import interim_levels  # SciPy, which most study files do not need
 
         shares = [count / self.seeds[-1] for count in self.seeds]
-        return dict(zip(self.seeds, look_levels(shares, self.spending, SIGNIFICANCE).tolist(), strict=True))
+        return dict(zip(self.seeds, interim_levels(shares, self.spending, SIGNIFICANCE).tolist(), strict=True))
 
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.seeds))} seeds"
