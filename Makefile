@@ -8,6 +8,7 @@
 #   make results  recompute the tables of published studies from their rows, and compare the pages' numbers with them
 #   make reports  write the reports of published studies from their rows into build/reports
 #   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
+#   make device-check  measure the replay on a GPU against its targets, small without one (ARGS="kernels peers", WHEELS=<folder>)
 #   make lint     formatting, lint, types, layers, words and the core's generated stubs
 #   make format   apply the formatters
 #   make docs     execute the tutorials and build the documentation into build/docs
@@ -27,7 +28,7 @@ CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constr
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study results reports test test-slow test-cuda test-wheel test-aarch64 bench bench-training bench-minatar lint format stubs docs notebooks pictures coverage sanitize fuzz golden clean
+.PHONY: study results reports test test-slow test-cuda test-wheel test-aarch64 bench bench-training bench-minatar device-check lint format stubs docs notebooks pictures coverage sanitize fuzz golden clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -68,6 +69,12 @@ bench-training: $(VENV)/.bench
 
 bench-minatar: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.minatar_training $(ARGS)
+
+# Without a package index: with the environment here if there is one, else with PYTHON and what it has.
+CHECKED := $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+device-check:
+	@$(CHECKED) -m benchmarks.device_check.prepare $(WHEELS:%=--wheels %)
+	@PYTHONPATH=build/device-check/site$${PYTHONPATH:+:$$PYTHONPATH} $(CHECKED) -m benchmarks.device_check $(ARGS) $(WHEELS:%=--wheels %)
 
 docs: $(VENV)/.docs
 	@echo "==> building the documentation"

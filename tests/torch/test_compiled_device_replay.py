@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
-from replaylab.replay import Field, NStep, Prioritized
+from replaylab.replay import Field, Linear, NStep, Prioritized
 from replaylab.torch import DeviceReplay
 
 FIELDS = {
@@ -72,6 +72,23 @@ def test_a_training_step_is_one_graph_with_the_same_results():
         assert torch.equal(wanted, found)
     assert [buffer.data_ptr() for buffer in replay.buffers()] == before
     assert 0 < max(sizes) < CAPACITY
+
+
+@pytest.mark.filterwarnings("ignore:.*stays at its start value")
+@pytest.mark.parametrize("beta", [0.4, Linear(0.4, 1.0)])
+def test_the_first_draw_can_be_a_compiled_one(beta):
+    """Its weights have the β of the start."""
+    torch.compiler.reset()
+    batches = []
+    for compiled in (False, True):
+        replay = DeviceReplay(8, {"x": Field()}, sampler=Prioritized(1.0, beta), device="cpu", seed=0)
+        ids = replay.extend(x=torch.arange(8.0))
+        replay.update_priorities(ids, priority=1.0 + torch.arange(8.0))
+        draw = torch.compile(replay.sample, fullgraph=True, backend="eager") if compiled else replay.sample
+        batches.append(draw(16))
+    assert torch.equal(batches[0].id, batches[1].id)
+    assert torch.equal(batches[0].weight, batches[1].weight)
+    assert batches[0].weight.unique().numel() > 2
 
 
 @pytest.mark.slow

@@ -101,6 +101,7 @@ class DeviceReplay(nn.Module):
         self.parts = DeviceParts(options, sampling_streams(seed, None)[0][0])
         remedy = "pass progress=step / total_steps to `sample` or `set_progress`"
         self._schedules = Schedules(type(config.sampler).__name__, config.sampler.schedules, remedy)
+        self.parts.draws.scheduled.fill_(self._schedules.at(0.0)[0])  # for compiled draws before `set_progress`
         self._any_stored = False
 
     @property

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -84,6 +85,31 @@ def test_batches_wait_for_the_copy_in_the_thread_that_takes_them(prefetch, monke
     for there, batch in zip(found, wanted, strict=True):  # all are kept: none was overwritten
         for name, tensor in leaves(there).items():
             np.testing.assert_array_equal(tensor.numpy(), leaves(batch)[name])
+
+
+def test_the_next_batches_are_copied_while_one_is_learned_from(monkeypatch):
+    """And at most that many are in pinned memory at once: with `prefetch=1` two."""
+    copies, alive, most = Copied(), weakref.WeakSet(), [0]
+
+    def host(nbytes):
+        memory = torch.zeros(nbytes, dtype=torch.uint8)
+        alive.add(memory)
+        most[0] = max(most[0], len(alive))
+        return memory
+
+    began = threading.Semaphore(0)
+    copy = copies.copy
+    monkeypatch.setattr(copies, "host", host)
+    monkeypatch.setattr(copies, "copy", lambda memory: (copy(memory), began.release())[0])
+    monkeypatch.setattr(batches_of, "CudaCopies", lambda device: copies)
+    prefetch, total = 1, 6
+    batches = make().batches(8, prefetch=prefetch, total=total, device="cuda:0")
+    for k in range(total):
+        next(batches)
+        for _ in range(min(prefetch + 1, total) if k == 0 else k + prefetch < total):
+            assert began.acquire(timeout=60)  # without another `next`
+        assert len(copies.waits) == k + 1
+    assert most[0] <= prefetch + 1
 
 
 def test_a_dtype_that_pytorch_lacks_is_refused():

@@ -1,0 +1,69 @@
+"""What `DeviceReplay` does on a GPU, against its targets.
+
+    make device-check ARGS="kernels peers graphs"
+    make device-check ARGS="pong --strategy prioritized --minutes 6" WHEELS=some/folder
+
+Without a GPU it runs small on the CPU: then times are not compared with targets. Each part takes less than 8 minutes.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks.device_check import graphs, host, kernels, peers, pong
+from benchmarks.device_check.figures import Figures, table
+from benchmarks.device_check.sizes import FULL, SMALL, Sizes
+
+PARTS = ("kernels", "peers", "host", "graphs", "pong")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the options."""
+    made = argparse.ArgumentParser(prog="make device-check", description=__doc__.splitlines()[0])
+    made.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all unless given")
+    made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where to run")
+    made.add_argument("--small", action="store_true", help="small sizes; on a CPU always")
+    made.add_argument("--strategy", choices=("uniform", "prioritized"), default="prioritized", help="of the part pong")
+    made.add_argument("--minutes", type=float, default=6.0, help="how long the part pong learns; small: seconds")
+    made.add_argument("--wheels", type=Path, default=None, help="a folder with wheels and FastTD3's fast_td3_utils.py")
+    made.add_argument("--out", type=Path, default=Path("build/device-check/figures.json"), help="where to write JSON")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts, and return 1 if a target was missed or something failed."""
+    options = parser().parse_args(arguments)
+    unknown = sorted(set(options.parts) - set(PARTS))
+    if unknown:
+        parser().error(f"parts are {', '.join(PARTS)}, but got {', '.join(unknown)}")
+    figures = Figures(torch.empty(0, device=options.device).device)
+    small = options.small or not figures.on_gpu
+    sizes: Sizes = SMALL if small else FULL
+    if not figures.on_gpu:
+        torch.set_num_threads(1)  # of small tensors threads only wait for each other
+    game = pong.Game(options.strategy, options.minutes)
+    if small:
+        game = pong.Game(options.strategy, options.minutes / 60, 10_000, 8, 200, 2, 20)
+    parts: dict[str, Callable[[], None]] = {
+        "kernels": lambda: kernels.run(figures, sizes),
+        "peers": lambda: peers.run(figures, sizes, options.wheels),
+        "host": lambda: host.run(figures, sizes),
+        "graphs": lambda: graphs.run(figures, sizes),
+        "pong": lambda: pong.run(figures, game),
+    }
+    for name in options.parts or PARTS:
+        print(f"==> {name}", flush=True)
+        figures.part, began = name, time.perf_counter()
+        figures.attempt(name, parts[name])
+        figures.add("seconds of this part", time.perf_counter() - began, "s")
+        figures.write(options.out, {key: str(value) for key, value in vars(options).items()})
+    print(table(figures))
+    print(options.out)
+    return int(any(figure.reached is False for figure in figures.found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

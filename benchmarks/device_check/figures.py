@@ -1,0 +1,120 @@
+"""What was measured: figures with their targets, as a table and as JSON."""
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measurement.
+
+    Attributes:
+        part: The part of the check.
+        what: What was measured.
+        value: In `unit`; None: it was skipped or has failed, for the reason in `note`.
+        unit: Of `value`.
+        target: What it should be, "" if nothing is asked.
+        reached: Whether it is; None: that cannot be told here.
+        note: Anything else.
+    """
+
+    part: str
+    what: str
+    value: float | None
+    unit: str
+    target: str
+    reached: bool | None
+    note: str
+
+
+@dataclass
+class Figures:
+    """The measurements of a run.
+
+    Attributes:
+        device: Where it ran.
+        found: The figures.
+        skipped: What was left out, and why.
+        part: The part that runs now.
+    """
+
+    device: Any
+    found: list[Figure] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    part: str = ""
+
+    @property
+    def on_gpu(self) -> bool:
+        return bool(self.device.type == "cuda")
+
+    def add(
+        self,
+        what: str,
+        value: float,
+        unit: str,
+        target: str = "",
+        reached: bool | None = None,
+        *,
+        note: str = "",
+        anywhere: bool = False,
+    ) -> float:
+        """Note a figure and return it; targets of time count on a GPU only, others `anywhere`."""
+        if not (self.on_gpu or anywhere):
+            reached = None
+        self.found.append(Figure(self.part, what, float(value), unit, target, reached, note))
+        print(line_of(self.found[-1]), flush=True)
+        return value
+
+    def skip(self, what: str, why: str) -> None:
+        """Note that something is left out."""
+        self.skipped[f"{self.part}: {what}"] = why
+        print(f"skipped: {what} ({why})", flush=True)
+
+    def attempt(self, what: str, measure: Callable[[], None]) -> None:
+        """Measure something whose failure does not stop the rest."""
+        try:
+            measure()
+        except Exception as error:  # of any kind, since it may come from a peer or a driver
+            note = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.found.append(Figure(self.part, what, None, "", "", False, f"failed: {note}"))
+            print(line_of(self.found[-1]), flush=True)
+
+    def write(self, path: Path, arguments: dict[str, Any]) -> None:
+        """Write all of it as JSON."""
+        import numpy as np
+        import torch
+
+        about = {
+            "device": torch.cuda.get_device_name(self.device) if self.on_gpu else platform.processor() or "CPU",
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "arguments": arguments,
+        }
+        try:
+            import triton
+
+            about["triton"] = triton.__version__
+        except ImportError:
+            about["triton"] = None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figures = [asdict(figure) for figure in self.found]
+        path.write_text(json.dumps({**about, "figures": figures, "skipped": self.skipped}, indent=1) + "\n")
+
+
+def line_of(figure: Figure) -> str:
+    """Return a figure as a line of the table."""
+    value = "" if figure.value is None else f"{figure.value:,.2f} {figure.unit}".rstrip()
+    verdict = {True: "reached", False: "MISSED", None: ""}[figure.reached]
+    return f"{figure.what:<66}{value:>18}  {figure.target:<34}{verdict:<9}{figure.note}".rstrip()
+
+
+def table(figures: Figures) -> str:
+    """Return everything as text."""
+    lines = [line_of(figure) for figure in figures.found if figure.target or figure.reached is False]
+    skipped = [f"skipped: {what} ({why})" for what, why in figures.skipped.items()]
+    return "\n".join(["", "against the targets:", *lines, *skipped])
