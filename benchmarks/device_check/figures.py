@@ -18,7 +18,7 @@ class Figure:
         value: In `unit`; None: it was skipped or has failed, for the reason in `note`.
         unit: Of `value`.
         target: What it should be, "" if nothing is asked.
-        reached: Whether it is; None: that cannot be told here.
+        reached: Whether it is; None: unknown here, as times are on a CPU.
         note: Anything else.
     """
 
