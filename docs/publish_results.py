@@ -2,7 +2,7 @@
 
     python docs/publish_results.py results/decorrelation docs/results/decorrelation
 
-A study that was run in parts, each in a folder of its own, is published as one: name all folders, the target last. The
+A study that was run in parts, each in its own folder, is published as one: name all folders, the target last. The
 target may be one of them, so that a part is added to what is published.
 
 For each run it holds what the tables of the report need, in full precision: the complete curve of the evaluation
