@@ -1,4 +1,4 @@
-"""Claim 3, bit flip: what hindsight is worth where success by chance is out of reach.
+"""Claim 3, bit flip: the gain of hindsight if success by chance is out of reach.
 
 Andrychowicz et al. 2017, section 3.1 and figure 1. For each number of bits, with and without hindsight, at most
 800 cycles (of 16 episodes and 40 updates) in each of 3 runs, fewer once all have solved it: a run has solved it when

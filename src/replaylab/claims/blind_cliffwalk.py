@@ -1,4 +1,4 @@
-"""Claim 1, Blind Cliffwalk: what the choice of transitions can be worth.
+"""Claim 1, Blind Cliffwalk: the number of updates that choosing transitions saves.
 
 Schaul, Quan, Antonoglou & Silver 2016, appendix B.1, with a table of values. Where the paper leaves room, these
 details give the figures of an independent run: initial values of standard deviation 0.1; the mean squared error

@@ -1,4 +1,4 @@
-"""Claim 4, CleanRL's DQN: whether a well-known implementation's returns come out of this one.
+"""Claim 4, CleanRL's DQN: whether this implementation reaches the returns of a well-known one.
 
 CleanRL's settings (`dqn.py`): 500,000 steps, layers 120 and 84, Adam 2.5e-4, buffer 10,000, batches of 128, γ .99,
 squared loss, a copy to the target network every 500 steps, ε from 1 to .05 over half the run, an update every 10 steps

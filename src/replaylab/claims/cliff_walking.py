@@ -1,4 +1,4 @@
-"""Claim 2, CliffWalking: learning the best path and walking the best way are two things where one explores.
+"""Claim 2, CliffWalking: with exploration, the best path and the best policy differ.
 
 Sutton & Barto 2018, example 6.6. Exact values by dynamic programming, undiscounted. Q-learning ends with Q* and acts
 ε-greedily by it, along the edge of the cliff; Expected SARSA ends with the best values under its own exploration. Off

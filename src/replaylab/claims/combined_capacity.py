@@ -1,4 +1,4 @@
-"""Claim 5, combined replay: whether a buffer that is too large hurts, and what fixes it.
+"""Claim 5, combined replay: whether a too large buffer hurts, and whether combined replay helps.
 
 Zhang & Sutton 2017 say that uniform replay suffers from a buffer that is too large (or too small), and that adding the
 newest step to every batch rescues it. The shipped study ``grid-world`` has their grid world, as far as it is published

@@ -1,4 +1,4 @@
-"""A real network, real steps, and the gradient of the loss of each step by itself.
+"""A network with real steps, and the gradient of the loss of each single step.
 
 Shapes: N steps, P parameters.
 """
@@ -45,7 +45,7 @@ def cartpole_steps(count: int, seed: int) -> dict[str, npt.NDArray[Any]]:
 
 @dataclass(frozen=True)
 class Gradients:
-    """A Q network with its target network, at fixed weights, and the steps they are asked about.
+    """A Q network with its target network, at fixed weights, and a set of steps.
 
     Everything is float64, so that sums of gradients are exact to about 1e-15.
 

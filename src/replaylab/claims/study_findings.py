@@ -1,4 +1,4 @@
-"""Findings of claims that a study tests: the figures are its contrasts, declared before it was run.
+"""Findings of claims that a study tests by contrasts declared before it was run.
 
 A statement counts as reproduced if the contrast's verdict agrees with it, as not reproduced if the verdict contradicts
 it, and as contested if the contrast is inconclusive, or not interpretable because a manipulation check failed.

@@ -1,4 +1,4 @@
-"""One seed from the command line, trained on what several actors store."""
+"""Training of one seed from the command line on the steps of several actors."""
 
 from __future__ import annotations
 

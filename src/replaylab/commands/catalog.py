@@ -1,4 +1,4 @@
-"""Commands about study files: the list of those that ship, and what one compares."""
+"""Commands about study files: list the shipped ones, and show what one compares."""
 
 from __future__ import annotations
 

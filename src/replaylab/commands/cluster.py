@@ -17,7 +17,7 @@ with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
 
 @dataclass(frozen=True)
 class ClusterCommand:
-    """Look at what runs in a Ray cluster: trainings with actors, and every replay in shards, shard by shard.
+    """Show what runs in a Ray cluster: trainings with actors, and every replay in shards, shard by shard.
 
     Example: replaylab cluster status
 

@@ -1,4 +1,4 @@
-"""What ``replaylab train --save`` writes beside a checkpoint: what is trained, and how often it is saved."""
+"""Records that ``replaylab train --save`` writes beside a checkpoint: the chunk, and the period of saving."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ SAVING = "saving.json"
 
 
 def describe_run(folder: Path, begun: Chunk | None, save_every: int | None) -> None:
-    """Write how often a run is saved, and of a run that begins, which chunk it trains."""
+    """Write the period of saving, and for a new run also its chunk."""
     if begun is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / actors.FILE).unlink(missing_ok=True)  # of a run that was there before; actors write their own
@@ -39,7 +39,7 @@ def saved_chunk(folder: Path) -> Chunk:
 
 
 def saved_period(folder: Path) -> int | None:
-    """Return how often a run is saved, or None if that is not recorded."""
+    """Return the period of saving, or None if it is not recorded."""
     try:
         period = json.loads((folder / SAVING).read_text(encoding="utf-8"))["save_every"]
     except (OSError, ValueError, KeyError, TypeError):

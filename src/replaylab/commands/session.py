@@ -1,4 +1,4 @@
-"""How much of a run is trained by this call: what a checkpoint brought with it took other time."""
+"""The part of a run that this call trains, without what a checkpoint already had."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Session(Hook):
-    """Counts, over all seeds and in the budget's unit, what is trained from here on.
+    """Counts, over all seeds and in the budget's unit, what this call trains.
 
     Attributes:
         todo: What was missing when training began or went on.

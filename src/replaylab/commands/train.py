@@ -1,4 +1,4 @@
-"""One chunk from the command line: one learner, one environment, one strategy, any seeds."""
+"""Training of one chunk from the command line: one learner, environment and strategy, any seeds."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def greedy_episode(chunk: Chunk, agent: Callable[[Any], Any] | None, max_steps: 
 
 
 class _Film:
-    """Films a greedy episode of the first seed when its training ends; whether that is possible is tested at once."""
+    """Films a greedy episode of the first seed when its training ends; checks at once that this is possible."""
 
     max_steps = 3_000
     outcome = "was not played"

@@ -31,7 +31,7 @@ def transform_of(text: str) -> dict[str, Any]:
 
 
 def options_of(texts: Iterable[str], where: str) -> dict[str, Any]:
-    """Return what options ``key=value`` of a command line say; each name may be given once."""
+    """Return options ``key=value`` of a command line as a table; each name may be given once."""
     pairs = [_option(text, where) for text in texts]
     names = [name for name, _ in pairs]
     twice = [name for name in names if names.count(name) > 1]

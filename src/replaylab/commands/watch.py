@@ -1,4 +1,4 @@
-"""Looking at a saved run: a video of what an agent does, and a sheet of what its replay holds."""
+"""``replaylab watch``: a video of a saved run's agent, and a sheet of its replay."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SavedRun:
     """The folder of ``replaylab train --save``.
 
     Args:
-        folder: Which.
-        seed: Whose agent and replay are looked at; None: the first.
+        folder: The folder.
+        seed: Seed of the agent and the replay; None: the first.
 
     Raises:
         SnapshotError: It holds no run, or a damaged one.
@@ -46,7 +46,7 @@ class SavedRun:
             raise SpecError(f"watch: --seed must be one of the run's, {seeds}, but got {self.seed}")
 
     def write_video(self, path: Path, max_steps: int) -> str:
-        """Write a greedy episode as a video, and return what was seen in it, and where it is.
+        """Write a greedy episode as a video, and return its description and its path.
 
         Raises:
             ConfigError: The environment draws no pictures.
@@ -59,7 +59,7 @@ class SavedRun:
         return f"greedy episode of seed {self.seed}, {episode}: {write_video(path, episode.frames, episode.fps)}"
 
     def write_sheet(self, path: Path, places: int) -> str:
-        """Write the sheet of the checkpoint's replay, and return what it shows, and where it is.
+        """Write the sheet of the checkpoint's replay, and return its description and its path.
 
         Raises:
             ConfigError: The observations are no pictures, or the replay shows no single steps.
@@ -79,7 +79,7 @@ class SavedRun:
         return f"replay of {when}, {sheet}: {path}"
 
     def _with_agent(self, use: Callable[[Callable[[Any], Any]], Episode]) -> Episode:
-        """Call a function with what the newest agent saved does: that of the training's end, or of the checkpoint."""
+        """Call a function with the policy of the newest saved agent: of the end of training, or of the checkpoint."""
         from replaylab.envs import make_vector_env
         from replaylab.learners.training.saved_agents import load_agents
         from replaylab.watch import greedy
@@ -98,11 +98,11 @@ class SavedRun:
 
 
 class _Open:
-    """A checkpoint that is being looked at.
+    """An open checkpoint.
 
     Attributes:
         run: As it was when it was saved.
-        replica: Which is that of the seed.
+        replica: Index of the replica of the seed.
     """
 
     def __init__(self, saved: SavedRun) -> None:
@@ -131,7 +131,7 @@ class _Open:
 
 
 def watch(saved: SavedRun, sheet: Path | None, video: Path | None, places: int, max_steps: int) -> list[str]:
-    """Write the video and the sheet, or that of the two which is asked for, and return what to tell.
+    """Write the video, the sheet or both, as requested, and return the lines to print.
 
     Where neither is asked for, both go into the run's folder; one that cannot be is reported, and is no error unless
     there is neither.

@@ -1,4 +1,4 @@
-"""Learners that train many replicas at once, and the loop that trains them.
+"""Learners that train many replicas at once, and their training loop.
 
 The names are imported when they are first asked for, so that the tables of metrics and settings, which a report reads,
 need no training code.

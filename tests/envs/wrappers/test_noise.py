@@ -83,7 +83,7 @@ def test_noise_stays_around_a_pool(monkeypatch):
 def test_an_environment_that_does_not_name_its_mode_is_refused():
     env = make_vector_env("FrozenLake-v1", 2)
     env.metadata = {}
-    with pytest.raises(ConfigError, match="must tell what happens when an episode ends"):
+    with pytest.raises(ConfigError, match="must declare what happens when an episode ends"):
         VectorNoisyRewards(env)
 
 

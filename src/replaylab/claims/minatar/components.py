@@ -1,4 +1,4 @@
-"""Claim 7, Rainbow's parts on MinAtar: what two of them, each alone, do to DQN, game by game.
+"""Claim 7, Rainbow's parts on MinAtar: what two of them, one at a time, add to DQN in each game.
 
 Obando-Ceron & Castro 2021 add each part of Rainbow to DQN on MinAtar's games, ten million frames long, and take each
 from Rainbow. They find distributional learning the most useful addition and noisy networks harmful in Seaquest, neither

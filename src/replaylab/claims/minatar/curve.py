@@ -1,4 +1,4 @@
-"""Claim 8, a published curve of MinAtar: whether DQN is as far after as many frames.
+"""Claim 8, a published curve of MinAtar: whether DQN reaches its return after as many frames.
 
 Young & Tian 2019 (learning curves, also in the README of their package): the return of DQN on Breakout, explored with
 ε = .1, as a moving average over 100 episodes and the mean of 30 runs, is 8.3 after 500,000 frames, read from the figure

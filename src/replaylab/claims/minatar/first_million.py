@@ -1,4 +1,4 @@
-"""Claim 9, published returns on MinAtar: whether DQN has them over its first million frames.
+"""Claim 9, published returns on MinAtar: whether DQN reaches them over its first million frames.
 
 Obando-Ceron & Castro 2021 (the figure on MinAtar): DQN's mean return over its first million training frames is 3.0 on
 Breakout, 46 on Freeway and 16 on Space Invaders, read from the figure. The shipped study ``minatar-million`` has the

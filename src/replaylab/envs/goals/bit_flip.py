@@ -23,7 +23,7 @@ def compute_reward(achieved_goal: npt.NDArray[Any], desired_goal: npt.NDArray[An
 
 
 class BitFlipVectorEnv(BatchedEnv):
-    """Flip bits, one a step, until they are those desired; both are drawn uniformly at an episode's start.
+    """Flip one bit a step until all equal the goal's; bits and goal are drawn uniformly at an episode's start.
 
     Observations have Gymnasium-Robotics' goal form: ``observation`` and ``achieved_goal`` are the bits, and
     ``desired_goal`` those desired, int8 (E, n) of 0 and 1. Action i flips bit i. A step earns −1, or 0 if it reaches

@@ -1,4 +1,4 @@
-"""MountainCar and Acrobot with their goals in the observation, so that hindsight has something to relabel."""
+"""MountainCar and Acrobot with their goals in the observation, for hindsight."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
 
 @dataclass(frozen=True)
 class Climb:
-    """A task that asks for something to be at least so high, or so far; of several things, for all at once.
+    """A task whose goal is reached when every quantity is at least its desired value.
 
     Shapes: D numbers of an observation, G of a goal.
 
@@ -83,7 +83,7 @@ VELOCITY = number(
 
 
 def car_task(goal_velocity: float) -> Climb:
-    """Return the task of a car that is to have at least this velocity at the goal; 0 asks for the position alone.
+    """Return the task of a car that must have at least this velocity at the goal; 0 asks only for the position.
 
     Raises:
         ConfigError: The car is never so fast.
@@ -108,7 +108,7 @@ class _GoalVectorEnv(BatchedEnv):
 
 
 class MountainCarGoalVectorEnv(_GoalVectorEnv, MountainCarVectorEnv):
-    """`MountainCarVectorEnv` in goal form: a position is achieved, .5 or more is desired.
+    """`MountainCarVectorEnv` in goal form: the goal is a position of at least .5.
 
     Starts, motion, rewards and ends are MountainCar's. ``observation`` is float32 (E, 2); ``achieved_goal``, the
     position, and ``desired_goal`` are float32 (E, 1). Every step costs 1, the last one too, so that it is
@@ -129,7 +129,7 @@ class MountainCarGoalVectorEnv(_GoalVectorEnv, MountainCarVectorEnv):
 
 
 class AcrobotGoalVectorEnv(_GoalVectorEnv, AcrobotVectorEnv):
-    """`AcrobotVectorEnv` in goal form: a height of the tip is achieved, 1 m or more is desired.
+    """`AcrobotVectorEnv` in goal form: the goal is a tip at least 1 m above the joint.
 
     Starts, motion, rewards and ends are Acrobot's. ``observation`` is float32 (E, 6); ``achieved_goal``, the tip's
     height in m, and ``desired_goal`` are float32 (E, 1). Source of the form: Andrychowicz et al. 2017.

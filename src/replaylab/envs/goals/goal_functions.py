@@ -1,4 +1,4 @@
-"""The functions by which a goal environment judges goals."""
+"""Reward and termination functions of goal environments."""
 
 from collections.abc import Callable
 from typing import Any

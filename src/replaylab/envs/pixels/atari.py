@@ -1,4 +1,4 @@
-"""Atari games through the Arcade Learning Environment, prepared as DQN wants them."""
+"""Atari games of the Arcade Learning Environment, with the preprocessing of DQN."""
 
 from typing import Any
 
@@ -86,14 +86,14 @@ def make_atari(
 
 
 class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
-    """Repeats the action of the last frame, with some chance, in place of the one given. Source: Machado et al. 2018.
+    """Repeats the action of the last frame with some probability. Source: Machado et al. 2018.
 
     The emulator can do the same, but what it repeats is not in the state that it gives away, so that a restored game
     would sometimes continue differently. Here the chance is drawn from the environment's `np_random`.
 
     Args:
         env: A game whose every step is one frame.
-        chance: Of repeating.
+        chance: Probability of repeating the last action, in [0, 1].
 
     Attributes:
         last: The action of the last frame.

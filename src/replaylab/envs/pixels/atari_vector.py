@@ -134,7 +134,7 @@ class AtariVectorEnv(VectorEnv[Any, Array, Array]):
             return obs, infos
         if None in seeds:
             raise ConfigError(f'`seed` must hold a seed for each copy with the backend "ale", but got {seeds}')
-        obs, infos = self._games.reset(seed=np.array([int(one or 0) % 2**31 for one in seeds]))
+        obs, infos = self._games.reset(seed=np.array([int(value or 0) % 2**31 for value in seeds]))
         return obs, infos
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:

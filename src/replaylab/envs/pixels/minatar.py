@@ -116,7 +116,7 @@ class MinAtarVectorEnv(BatchedEnv):
         self.set_last_action(last_action)
 
     def last_action(self) -> npt.NDArray[np.uint64]:
-        """Return the action of each copy's frame before, (E,), which is kept from one episode to the next."""
+        """Return each copy's previous action, (E,), which is kept from one episode to the next."""
         actions: npt.NDArray[np.uint64] = self._variables[MinAtar.last_action].copy()
         return actions
 

@@ -1,1 +1,1 @@
-"""Environments that are a transition table."""
+"""Environments defined by a transition table."""

@@ -1,4 +1,4 @@
-"""Blind Cliffwalk: the environment in which choosing what to replay matters most."""
+"""Blind Cliffwalk (Schaul et al. 2016), in which the choice of replayed steps matters most."""
 
 from typing import Any
 

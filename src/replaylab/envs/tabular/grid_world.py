@@ -1,4 +1,4 @@
-"""A grid with walls, as experience replay was studied on: reach the goal in as few steps as possible."""
+"""A grid with walls, as in studies of experience replay: reach the goal in few steps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,7 @@ GRID = (
 
 
 class GridWorldVectorEnv(TableVectorEnv):
-    """Walk over a grid from the start to the goal; every step costs 1, and walls and edges are bumped into.
+    """Walk over a grid from the start to the goal; every step costs 1, and walls and edges block moves.
 
     Observations are cells, row · columns + column, int64 (E,); a wall's are never seen. Actions are up, right, down and
     left. Reaching the goal terminates. A study file gives the grid as a list of strings.

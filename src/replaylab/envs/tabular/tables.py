@@ -1,4 +1,4 @@
-"""Environments that are a transition table, all copies stepped in one call."""
+"""Environments defined by a transition table, with all copies stepped in one call."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ class TableVectorEnv(BatchedEnv):
 
 
 class ToyText:
-    """Makes the vector environment of one of Gymnasium's classes that have a table.
+    """Constructor of the vector environment of a Gymnasium class that has a table.
 
     Args:
         entry_point: The class, as "module:name".

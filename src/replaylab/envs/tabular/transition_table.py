@@ -1,4 +1,4 @@
-"""Environments that are a table: what each action may lead to in each state, and how likely it is.
+"""Transition tables: the outcomes of each action in each state, with their probabilities.
 
 Shapes: S states, A actions, K outcomes at most.
 """
@@ -58,12 +58,12 @@ class TransitionTable:
 
     @property
     def num_states(self) -> int:
-        """S."""
+        """Number of states, S."""
         return len(self.probability)
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         return len(self.probability[0])
 
     @classmethod
@@ -123,7 +123,7 @@ def unknown_env(argument: str, env_id: str, reason: object) -> ConfigError:
 
 
 def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, Any]) -> None:
-    """Refuse a FrozenLake that draws its map when it is made: no seed says which, so each copy has another.
+    """Raise if a FrozenLake would draw its map on creation: no seed controls it, so each copy would have another.
 
     Args:
         spec: What is registered, or what an environment was made of.
@@ -151,7 +151,7 @@ def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, 
 
 
 def _check_wrappers(env: Any) -> None:
-    """Raise where a wrapper may change how an environment steps, or what it pays."""
+    """Raise if a wrapper may change transitions or rewards."""
     while isinstance(env, gym.Wrapper):
         if not isinstance(env, _HARMLESS) and not getattr(type(env), "keeps_table", False):
             raise ConfigError(

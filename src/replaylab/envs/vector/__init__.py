@@ -1,1 +1,1 @@
-"""Vector environments whose sub-environments depend on their own seeds alone."""
+"""Vector environments whose copies depend only on their own seeds."""

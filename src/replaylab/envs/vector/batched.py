@@ -39,30 +39,29 @@ def autoreset_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     """Return what happens when an episode of a vector environment ends.
 
     Raises:
-        ConfigError: It does not tell.
+        ConfigError: It does not declare its mode.
     """
     try:
         return AutoresetMode(env.metadata["autoreset_mode"])
     except (KeyError, ValueError) as error:
         raise ConfigError(
-            f'{env} must tell what happens when an episode ends: metadata["autoreset_mode"] must be an AutoresetMode'
+            f'{env} must declare what happens when an episode ends: metadata["autoreset_mode"] must be an AutoresetMode'
         ) from error
 
 
 class BatchedEnv(VectorEnv[Any, Array, Array]):
-    """A vector environment whose E copies are columns of one array, copy i depending on seed i alone.
+    """Base of vector environments that step E copies in one array; copy i depends only on seed i.
 
-    Copy i equals the single environment of the same seed, step for step, and the whole equals Gymnasium's
-    `SyncVectorEnv`, in every autoreset mode. A subclass says how a copy starts (`_start`), how all move on
-    (`_advance`), and what is seen of them (`_observe`).
+    Copy i equals the single environment of the same seed, step for step, and all equal Gymnasium's
+    `SyncVectorEnv`, in every autoreset mode. A subclass defines how a copy starts (`_start`), how all copies advance
+    (`_advance`), and what is observed (`_observe`).
 
     Args:
         num_envs: E, the number of copies.
-        observation_space: Of one copy.
-        action_space: Of one copy.
-        variables: Shape of what one copy's future depends on, and its dtype; E of them lie in ``_variables``, an
-            array ``(*shape, E)``.
-        max_episode_steps: Where episodes are cut; None: nowhere.
+        observation_space: Observation space of one copy.
+        action_space: Action space of one copy.
+        variables: Shape and dtype of one copy's state; ``_variables`` holds E of them, ``(*shape, E)``.
+        max_episode_steps: Largest number of steps of an episode; None: no limit.
         autoreset_mode: NEXT_STEP: the step after an end resets. SAME_STEP: the step that ends also resets;
             ``infos["final_obs"]`` holds the true last observations. DISABLED: the caller resets, with
             ``reset(options={"reset_mask": mask})``.
@@ -120,7 +119,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
 
     @abstractmethod
     def _advance(self, action: npt.NDArray[np.intp]) -> tuple[Floats, Bools]:
-        """Move all copies one step on, in place; return rewards float32 (E,) and terminated bool (E,)."""
+        """Advance all copies by one step, in place; return rewards float32 (E,) and terminated bool (E,)."""
 
     def _observe(self) -> Any:
         """Return the observations of all copies as new arrays."""
@@ -151,7 +150,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         return self._observe(), {}
 
     def use_generators(self, generators: Sequence[np.random.Generator]) -> None:
-        """Draw the starts of the copies' episodes from these from now on; a copy with a new one forgets its past."""
+        """Draw the starts of episodes from these generators from now on; a copy with a new one forgets its past."""
         for i, generator in enumerate(generators):
             if generator is not self._generators[i]:
                 self._use_generator(i, generator)
@@ -194,7 +193,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         return self._observe(), reward, terminated, truncated, infos
 
     def state(self) -> dict[str, Array]:
-        """Return all that decides what comes next, as new arrays (E, ...) by name; `restore` puts it back."""
+        """Return the complete state as new arrays (E, ...) by name, for `restore`."""
         return {
             "variables": np.moveaxis(self._variables, -1, 0).copy(),
             "steps": self._steps.copy(),

@@ -1,1 +1,1 @@
-"""Environments around environments: noise, bins, visit counts."""
+"""Wrappers of environments: noise, bins, visit counts."""

@@ -1,4 +1,4 @@
-"""Numbered bins in place of real observations, so that tabular learners can be used."""
+"""Real observations as numbered bins, for tabular learners."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ OBSERVATIONS = reals("N")
 
 @dataclass(frozen=True)
 class Binning:
-    """Cuts each dimension into bins of equal width between low and high; what lies beyond is in the outermost ones.
+    """Cuts each dimension into bins of equal width between low and high; values outside are in the outermost bins.
 
     The number of an observation counts its bins like the digits of a clock, the last dimension fastest:
     ``((b₀·bins[1] + b₁)·bins[2] + b₂)...``, below the product of all bins.

@@ -21,7 +21,7 @@ NOISE_KEY = 0x4E4F495345  # keeps the noise apart from the starts of episodes, w
 
 
 class NoiseStreams:
-    """A stream of normal numbers for each of E copies, copy i's depending on its seed alone.
+    """A stream of normal numbers for each of E copies; that of copy i depends only on its seed.
 
     Raises:
         ConfigError: The scale is negative, or not finite.
@@ -35,7 +35,7 @@ class NoiseStreams:
         self._used = np.full(num_envs, BLOCK)
 
     def reseed(self, seeds: Sequence[int | None], mask: Bools) -> None:
-        """Begin the streams of the masked copies that have a seed again."""
+        """Restart the streams of the masked copies that have a seed."""
         for i in mask.nonzero()[0].tolist():
             if (seed := seeds[i]) is not None:
                 sequence = np.random.SeedSequence(seed, spawn_key=(NOISE_KEY,))
@@ -52,7 +52,7 @@ class NoiseStreams:
         return noise
 
     def state(self) -> dict[str, Array]:
-        """Return all that decides what comes next."""
+        """Return the state of the streams."""
         return {
             "noise": self._block.copy(),
             "noise_used": self._used.copy(),
@@ -89,7 +89,7 @@ class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
         self._always = np.ones(1, np.bool_)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; a seed also begins the noise again."""
+        """Start an episode; a seed also restarts the noise."""
         self._noise.reseed([seed], self._always)
         return self.env.reset(seed=seed, options=options)
 
@@ -127,7 +127,7 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start episodes; seeds also begin the noise again."""
+        """Start episodes; seeds also restart the noise."""
         mask = reset_mask(options, self.num_envs)
         self._noise.reseed(each_seed(seed, self.num_envs), mask)
         self._starting = self._starting & ~mask

@@ -19,20 +19,20 @@ Counts = npt.NDArray[np.int64]
 class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
     """Counts, for each copy, how often it was in each state.
 
-    A visit is an observation: of an episode's beginning, of a step, of an episode's end. So states in which
-    episodes end are visited, too, and the counts add up to the steps and the episodes that were begun.
+    Every observation is a visit: the first of an episode, and that after each step, including the last. So the counts
+    add up to the number of steps plus the number of episodes begun.
 
     Args:
         env: A vector environment with Discrete observations, or with a Box of one axis.
         bins: For a Box, how many bins each dimension has (or all have).
-        low: Where the first bins begin, (D,); None: the space's low.
-        high: Where the last bins end, (D,); None: the space's high. What lies outside counts in the outermost bins.
+        low: Lower edge of the first bins, (D,); None: the space's low.
+        high: Upper edge of the last bins, (D,); None: the space's high. Values outside count in the outermost bins.
 
     Attributes:
         visits: int64 (E, S), or E and the bins of each dimension.
 
     Raises:
-        ConfigError: The observations cannot be counted, or the bins are not as told.
+        ConfigError: The observations cannot be counted, or `bins`, `low` or `high` do not fit them.
 
     Example:
         >>> from replaylab.envs import make_vector_env
@@ -83,7 +83,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
         return obs, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step, and count where that leads, at an episode's end also where the next one begins."""
+        """Step, and count the new states; at an episode's end also the first state of the next one."""
         obs, reward, terminated, truncated, infos = self.env.step(actions)
         self._count(obs)
         if "final_obs" in infos:

@@ -1,1 +1,1 @@
-"""What learners and the training loop know of each other."""
+"""Interfaces between learners and the training loop."""

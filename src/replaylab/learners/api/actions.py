@@ -1,4 +1,4 @@
-"""Actions of any space that a policy can act in."""
+"""Random actions of any supported action space."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from replaylab.errors import ConfigError
 
 
 def random_actions(space: Space[Any], draws: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Draw actions, each as likely as the others of the space.
+    """Draw actions uniformly from the space.
 
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, or a Box with bounds.
-        draws: Where the numbers come from.
-        shape: Of the array of actions.
+        draws: Generator of the random numbers.
+        shape: Shape of the array of actions.
 
     Returns:
         `shape` followed by the space's own shape, in its dtype.

@@ -1,4 +1,4 @@
-"""LaBER whose scores are the TD errors of the agents that are being trained."""
+"""LaBER with the TD errors of the agents in training as scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from replaylab.replay import Batch, LaBER
 
 
 class _TdErrors:
-    """|δ| of every row of a pool by the agents as they are now, (R, m·B); 0 where that is not a number."""
+    """|δ| of every row of a pool by the current agents, (R, m·B); 0 in place of NaN."""
 
     def __init__(self, agents: ProbedAgents) -> None:
         self.agents = agents
@@ -26,20 +26,20 @@ class _TdErrors:
 
 
 class _AgentsHook(Hook):
-    """Makes the sampler score by the agents in training, also after some replicas have ended."""
+    """Keeps the sampler scoring by the agents in training, also after some replicas have ended."""
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Score by these agents from now on."""
+        """Score by these agents."""
         cast("_TdErrors", cast("LaBER", run.sampler).score).agents = cast("ProbedAgents", run.agents)
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
-        """Score by those that are left."""
+        """Score by the remaining agents."""
         self.on_begin(run)
 
 
 @dataclass(frozen=True)
 class AgentLaBER:
-    """`LaBER` by |δ|, the TD error of each row of the pool under the agents' parameters as they are at the draw.
+    """`LaBER` with |δ| as score: each pool row's TD error under the agents' parameters at the draw.
 
     Source: Lahire, Geist & Rachelson 2022, of whose scores |δ| leaves out what the last layer adds.
 

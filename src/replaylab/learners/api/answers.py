@@ -1,4 +1,4 @@
-"""Checked calls of agents, which may be a user's and return anything, and feedback to the sampler.
+"""Checked calls of agents, which may be custom, and feedback to the sampler.
 
 Shapes: R replicas, N observations of each, B drawn steps, A actions.
 """
@@ -28,7 +28,7 @@ def actions_of(policy: Policy, obs: Obs, replicas: int, count: int, *, explore: 
 
 
 def updated(agents: Agents, batch: Batch) -> Update:
-    """Let the agents learn from a batch, and return its TD errors (R, B) and other results.
+    """Update the agents with a batch, and return its TD errors (R, B) and other results.
 
     Raises:
         ConfigError, ShapeError, DtypeError: `update` returns something else.

@@ -1,4 +1,4 @@
-"""How far a run is: in environment steps, or in episodes, as its budget counts."""
+"""Progress of a run in environment steps, or in episodes, like its budget."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ class Clock:
 
     Args:
         total: The budget of each replica.
-        unit: What it counts.
+        unit: Unit of the budget: "steps" or "episodes".
         replicas: R.
 
     Attributes:
@@ -43,7 +43,7 @@ class Clock:
 
     @property
     def progress(self) -> float | npt.NDArray[np.float64]:
-        """Training progress in [0, 1]: one number of the steps, or of each replica's finished episodes (R,).
+        """Training progress in [0, 1]: a number for steps, (R,) for finished episodes.
 
         Its attribute `steps` has the environment steps so far, for schedules that go by them.
         """
@@ -58,7 +58,7 @@ class Clock:
         return over
 
     def due(self, every: int | None) -> npt.NDArray[np.bool_]:
-        """Replicas that just reached a multiple of `every`, or the end, bool (R,); None: none ever."""
+        """Replicas that just reached a multiple of `every`, or the end, bool (R,); None: never."""
         if every is None or (self.unit == "steps" and self.steps % every and self.steps < self.total):
             return np.zeros(len(self.now), np.bool_)
         due: npt.NDArray[np.bool_] = self._moved & ((self.now % every == 0) | (self.now == self.total))

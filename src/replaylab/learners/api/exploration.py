@@ -1,4 +1,4 @@
-"""ε-greedy policies of action values, each replica by its own random stream."""
+"""ε-greedy policies of action values; each replica has its own random stream."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <=
 
 
 class EpsilonGreedy:
-    """Picks the best action, or with chance ε any of them; of several best actions each as likely as the others.
+    """Picks the best action, or with probability ε any action; ties are broken uniformly at random.
 
     Every step takes two numbers from each replica's stream, whether it explores or not; so what a replica
     draws at its t-th step depends on its seed alone.
@@ -56,7 +56,7 @@ class EpsilonGreedy:
         return action
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return where the streams are."""
+        """Return the state of the streams."""
         before = self._before if self._next < self.BLOCK else packed(self._generators)
         return {"streams": before.copy(), "next": np.array(self._next)}
 
@@ -81,7 +81,7 @@ def at(schedule: Schedule, progress: float | npt.NDArray[np.float64]) -> float |
 
 
 class EpsilonGreedyAgents(ABC):
-    """What agents that act by action values have in common: ε, and the greedy and the ε-greedy policy.
+    """Base of agents that act by action values: ε, and the greedy and ε-greedy policies.
 
     Args:
         epsilon: The learner's: a number or a schedule over training progress.
@@ -104,7 +104,7 @@ class EpsilonGreedyAgents(ABC):
         """Return Q(s, ·), float (R, N, A), for observations (R, N, ...)."""
 
     def act(self, obs: Obs, explore: bool) -> npt.NDArray[np.integer[Any]]:
-        """Return the best actions (R, N), of equal ones the first; or, exploring with N = 1, ε-greedy ones."""
+        """Return the best actions (R, N), the first of equal ones; with exploration (N = 1) ε-greedy actions."""
         q = self.q_values(obs)
         index = self._explore(q[:, 0], self.epsilon)[:, None] if explore else q.argmax(-1)
         actions: npt.NDArray[np.integer[Any]] = (index + self.first_action).astype(self._dtype, copy=False)
@@ -118,7 +118,7 @@ class EpsilonGreedyAgents(ABC):
         """Do nothing with a new step."""
 
     def tell_epsilon(self, epsilon: float) -> None:
-        """Take another ε, for good: that of actors, say, which act in place of these agents."""
+        """Replace ε permanently, for example by that of actors, which act in place of these agents."""
         self._schedule = as_schedule(epsilon)
         self.epsilon = epsilon
 
@@ -131,11 +131,11 @@ class EpsilonGreedyAgents(ABC):
         return {"rollout/exploration_rate": self.epsilon}
 
     def index_of(self, action: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
-        """Return which of the A actions these are, counted from 0."""
+        """Return the indices of actions, from 0 to A − 1."""
         return action - self.first_action if self.first_action else action
 
     def exploration_state(self) -> State:
-        """Return where the exploration streams are."""
+        """Return the state of the exploration streams."""
         return {f"exploration_{name}": array for name, array in self._explore.state().items()}
 
     def restore_exploration(self, state: State) -> None:

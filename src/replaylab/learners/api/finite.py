@@ -1,4 +1,4 @@
-"""Whether an environment's numbers are finite: checked once, where steps come in, before anything is stored."""
+"""Check that an environment's numbers are finite, once, before anything is stored."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +43,7 @@ def check_step(
             row that ended; or None.
         ended: bool (R,).
         env_id: For the message.
-        seeds: Of the rows.
+        seeds: Seeds of the rows.
         step: For the message.
 
     Raises:

@@ -1,4 +1,4 @@
-"""TD errors of stored steps that no batch held: for placebos, for dials, and for priorities that are not stale.
+"""TD errors of stored steps that were not drawn: for placebos, dials, and fresh priorities.
 
 Shapes: R replicas, K steps of each.
 """
@@ -21,11 +21,11 @@ from replaylab.replay import Batch, InspectableReplay, Prioritized, Sampler, req
 
 
 def fresh_feedback(run: TrainingRun, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.floating[Any]]:
-    """Return what these stored steps would have given back to the sampler had they been learned from now, (R, K).
+    """Return the feedback that these stored steps would give if they were learned from now, (R, K).
 
     These are TD errors δ = y − Q(s, a), or for a sampler such as `ReLo` ℓ(y − Q(s, a)) − ℓ(y − Q⁻(s, a)); of steps as
     the run's transforms show them, by the networks as they are. Nothing is learned, and no random stream moves. A hook
-    may give them to ``run.replay.update_priorities(ids, ...)``, or look at them.
+    may pass them to ``run.replay.update_priorities(ids, ...)``.
 
     Args:
         run: R replicas in training, as hooks get them.
@@ -70,14 +70,14 @@ def _probed(agents: Agents) -> ProbedAgents:
 
 
 class _Refreshing(Hook):
-    """Gives a sampler the errors of uniformly drawn steps beside those of the batch."""
+    """Feeds back the errors of uniformly drawn steps in addition to those of the batch."""
 
     def __init__(self, rows: int, every: int) -> None:
         self.rows, self.every = rows, every
         self._generators: list[np.random.Generator] = []
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Begin the replicas' own random streams; those of a checkpoint continue."""
+        """Start the replicas' random streams; those of a checkpoint continue."""
         require(run.replay, InspectableReplay, "refreshing priorities")
         if run.feedback is None:
             raise ConfigError(
@@ -88,7 +88,7 @@ class _Refreshing(Hook):
             self._generators = [generator(seed, Stream.RESCORING, 1) for seed in run.seeds]
 
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
-        """Write errors of other steps back, now and then."""
+        """Feed back errors of other steps, periodically."""
         if run.agents.updates % self.every:
             return
         uniform = np.stack([draws.random(self.rows) for draws in self._generators])
@@ -97,17 +97,17 @@ class _Refreshing(Hook):
         feed_back(run.replay, ids, fresh_feedback(run, ids))
 
     def state(self) -> dict[str, Any]:
-        """Return where the streams are."""
+        """Return the state of the streams."""
         return {"refreshing": packed(self._generators)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from there."""
+        """Continue from what `state` returned."""
         self._generators = unpack(state["refreshing"])
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """A sampler that gets fresh errors of steps which it did not draw, beside those of each batch.
+    """A sampler that also receives fresh errors of steps that it did not draw.
 
     After an update, `rows` of the stored steps, drawn uniformly with replacement by its own random stream, get the
     priority of the error that they have now. So priorities are less stale the more rows there are, and learning itself

@@ -1,4 +1,4 @@
-"""Hooks: objects that watch or steer training, without changes to the loop.
+"""Hooks: objects that observe or change training without changes to the loop.
 
 Shapes: R replicas, B drawn steps.
 """
@@ -30,11 +30,11 @@ Feedback = str
 
 @dataclass(slots=True)
 class EnvStep:
-    """What the environments of all replicas answered to one action of each.
+    """Results of one step of all replicas' environments.
 
     Attributes:
-        obs: What was seen, (R, ...).
-        action: What was done, (R, ...).
+        obs: Observations before the step, (R, ...).
+        action: Actions, (R, ...).
         reward: float (R,).
         next_obs: What is seen now, (R, ...): in SAME_STEP mode the next episode's first, where one ended.
         terminated: bool (R,).
@@ -53,7 +53,7 @@ class EnvStep:
     ended: Bools
 
     def true_next_obs(self) -> Obs:
-        """Return what came of the actions, (R, ...): where an episode ended its true last observation."""
+        """Return the next observations, (R, ...): at an episode's end its true last observation."""
         if self.final_obs is None or not self.ended.any():
             return self.next_obs
         rows = np.flatnonzero(self.ended)
@@ -67,7 +67,7 @@ class EnvStep:
 
 
 class Recorder(Protocol):
-    """Where hooks write metrics, and what it has recorded itself.
+    """Recorder of metrics, for hooks.
 
     Attributes:
         newest: Ids of the newest steps, (R,).
@@ -97,13 +97,13 @@ class TrainingRun(Protocol):
     Attributes:
         env_id: The environment's id.
         seeds: One for each replica.
-        clock: How far training is.
+        clock: The progress of training.
         env: The environments.
-        agents: What learns.
-        replay: What they have stored.
-        sampler: What the replay draws with.
+        agents: The agents.
+        replay: The replay.
+        sampler: The replay's sampler.
         feedback: What goes back from batches to the sampler; None: nothing. A hook may change it when training begins.
-        recorder: Where metrics go.
+        recorder: The recorder of metrics.
     """
 
     env_id: str
@@ -119,11 +119,11 @@ class TrainingRun(Protocol):
     def recorder(self) -> Recorder: ...  # noqa: D102 - documented above
 
     def agents_of(self, rows: Bools) -> Agents:
-        """Return agents of some of the replicas, bool (R,), as they are now."""
+        """Return the current agents of some of the replicas, bool (R,)."""
 
 
 class Hook:
-    """What is called during training; derive from it and define the methods you need.
+    """Base of hooks: derive from it and define the methods to be called during training.
 
     At each event all hooks are called one after the other: first those of the learner and the sampler, then the
     library's own that the configuration asks for, then those given to `train`, in their order. A method that a hook
@@ -149,10 +149,10 @@ class Hook:
     metrics: ClassVar[tuple[Metric, ...]] = ()
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Training begins, or continues from a checkpoint: the time to refuse what is impossible, by `ConfigError`."""
+        """Training begins, or continues from a checkpoint. Raise `ConfigError` here for an invalid setup."""
 
     def before_turn(self, run: TrainingRun) -> None:
-        """A turn of the loop begins, one step of every environment."""
+        """A turn of the loop begins: one step of every environment."""
 
     def before_store(self, run: TrainingRun, step: EnvStep) -> EnvStep:  # noqa: ARG002
         """Return a step as it is to be stored; agents that learn online and metrics get the true one."""
@@ -162,7 +162,7 @@ class Hook:
         """A step was stored, under these ids (R,), −1 where an environment only started an episode."""
 
     def on_draw(self, run: TrainingRun, batch: Batch) -> None:
-        """A batch was drawn, and will be learned from."""
+        """A batch was drawn for an update."""
 
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:
         """The agents have learned from a batch."""
@@ -190,7 +190,7 @@ class Hook:
         """The budget of some replicas, bool (R,), is used up."""
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
-        """Continue with some of the replicas alone, bool (R,), in their own run."""
+        """Continue only with some of the replicas, bool (R,), in a smaller run."""
         state = self.state()
         if state:
             self.restore(pick(state, rows))
@@ -208,7 +208,7 @@ class Hook:
 
 @runtime_checkable
 class HookSource(Protocol):
-    """A learner or a sampler that takes part in training by its own hooks."""
+    """A learner or sampler with its own hooks."""
 
     def hooks(self) -> Sequence[Hook]:
         """Return new hooks, for one run."""

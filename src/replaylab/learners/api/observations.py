@@ -1,4 +1,4 @@
-"""What a network sees of an observation: one row of numbers.
+"""Network inputs: each observation as one row of numbers.
 
 Shapes: R replicas, N observations of each, I inputs.
 """
@@ -13,7 +13,7 @@ from gymnasium import Space, spaces
 from replaylab.errors import ConfigError
 
 GOAL_PARTS = ("observation", "desired_goal")
-"""What a goal-conditioned network sees; the achieved goal is a function of the observation."""
+"""Parts that a goal-conditioned network receives; the achieved goal is a function of the observation."""
 
 
 class Inputs:
@@ -23,7 +23,7 @@ class Inputs:
     goal environment's Dict the observation and the desired goal stand side by side.
 
     Args:
-        space: Of one observation.
+        space: Space of one observation.
 
     Attributes:
         size: I.
@@ -65,7 +65,7 @@ class Inputs:
 
 
 def are_pixels(space: Space[Any]) -> bool:
-    """Tell whether a space's observations are images: three axes of uint8."""
+    """Return whether a space's observations are images: three axes of uint8."""
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
 

@@ -1,4 +1,4 @@
-"""Replays and batches without a replica axis, as runs, agents and hooks take them: with R = 1."""
+"""Adapter of replays and batches without a replica axis to R = 1."""
 
 from typing import Any, cast
 
@@ -10,10 +10,10 @@ from replaylab.trees import take
 
 
 class OneReplica:
-    """A replay without a replica axis, with one.
+    """Adds a replica axis of length 1 to a replay without one.
 
     Args:
-        replay: Which.
+        replay: A replay without a replica axis.
     """
 
     def __init__(self, replay: Replay) -> None:
@@ -21,7 +21,7 @@ class OneReplica:
 
     @property
     def size(self) -> npt.NDArray[np.int64]:
-        """Steps stored now, (1,)."""
+        """Number of stored steps, (1,)."""
         return np.array([len(self.replay)])
 
     def sample(self, batch_size: int, *, progress: float) -> Batch:
@@ -29,7 +29,7 @@ class OneReplica:
         return with_replica(self.replay.sample(batch_size, progress=progress))
 
     def update_priorities(self, ids: npt.NDArray[Any], td_error: npt.NDArray[Any]) -> int:
-        """Take feedback, (1, B)."""
+        """Update priorities, (1, B)."""
         return self.replay.update_priorities(ids[0], td_error[0])
 
     def as_batch(self, ids: npt.NDArray[np.int64]) -> Batch:

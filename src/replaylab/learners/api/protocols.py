@@ -1,4 +1,4 @@
-"""What the training loop drives: learners (settings) and their agents (R replicas that act and learn together).
+"""Interfaces of what the training loop drives: learners (settings) and their agents (R replicas).
 
 Shapes: R replicas, N observations of each, B drawn steps, A actions. An observation is an array, or a nested
 mapping of arrays (`Dict` spaces), with the leading axes of each of its arrays.
@@ -31,7 +31,7 @@ So what is left of a state when some rows are picked is the state of those repli
 
 
 def pick(state: Mapping[str, Any], rows: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return the state, nested or not, of some of its replicas: rows int or bool (R,) of every array that has any."""
+    """Return the state, nested or not, of some replicas: `rows`, int or bool (R,), of every array with axis R."""
     picked: dict[str, Any] = map_leaves(lambda part: part[rows] if np.ndim(part) else part, state)
     return picked
 
@@ -41,7 +41,7 @@ class Step:
     """One new environment step of every replica.
 
     Attributes:
-        obs: What was seen, (R, ...).
+        obs: Observations, (R, ...).
         action: What was done, in the action space's own dtype and shape, (R, ...).
         reward: float (R,).
         next_obs: What came of it, (R, ...); where an episode ended its true last observation.
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Update:
-    """What an update saw, before it changed the parameters.
+    """Results of an update, computed before it changed the parameters.
 
     Attributes:
         td_error: δ of every drawn row, float (R, B): what goes back to the sampler.
@@ -114,7 +114,7 @@ def row_loss(kind: Loss, td_error: npt.NDArray[np.floating[Any]]) -> npt.NDArray
 
 @dataclass(frozen=True)
 class Probe:
-    """What an update from a batch would see and do if it were made now; P parameters of a replica.
+    """Results that an update from a batch would have now; P parameters of a replica.
 
     Attributes:
         td_error: δ = y − Q(s, a), every row by the same parameters, float (R, B).
@@ -129,7 +129,7 @@ class Probe:
 
 @runtime_checkable
 class Policy(Protocol):
-    """What acts: all that evaluation, playing and video need to know."""
+    """A policy: the interface that evaluation, playing and video need."""
 
     def act(self, obs: Obs, explore: bool) -> npt.NDArray[Any]:
         """Return actions (R, N, ...), of the action space's own dtype and shape, for observations (R, N, ...).
@@ -142,20 +142,20 @@ class Policy(Protocol):
 
 
 class Agents(Policy, Protocol):
-    """R agents; what replica r does depends on its own seed and steps alone.
+    """R agents; replica r depends only on its own seed and steps.
 
     A class that derives from this one need not define the methods that it does not use: `set_progress`,
     `exploration_metrics` and `observe` then do nothing.
     """
 
     updates: int
-    """How often `update` was called."""
+    """Number of calls of `update`."""
 
     def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
-        """Take how far training is, in [0, 1], one number or (R,): before each turn, for schedules such as ε's."""
+        """Set the training progress in [0, 1], a number or (R,), before each turn, for schedules such as ε's."""
 
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
-        """Return how the agents explore now, each number or (R,), by its metric's name."""
+        """Return the current exploration settings by their metrics' names, each a number or (R,)."""
         return {}
 
     def observe(self, step: Step) -> None:
@@ -165,18 +165,18 @@ class Agents(Policy, Protocol):
         """Learn from a drawn batch, its columns (R, B, ...), all replicas in one call."""
 
     def state(self) -> State:
-        """Return everything that decides what comes next, copied."""
+        """Return a copy of the complete state."""
 
     def restore(self, state: State) -> None:
-        """Continue, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
+        """Continue, bit for bit, from what `state` of equal agents returned."""
 
 
 @runtime_checkable
 class Probed(Protocol):
-    """What can evaluate a batch without learning from it, as measures of TD errors and gradients need."""
+    """Evaluates a batch without learning from it, for measures of TD errors and gradients."""
 
     def probe(self, batch: Batch) -> Probe:
-        """Return what an update from a batch (R, B, ...) would see and do; changes nothing, no random stream either."""
+        """Return what an update from a batch (R, B, ...) would compute; changes nothing, including random streams."""
 
 
 @runtime_checkable
@@ -186,13 +186,13 @@ class ProbedAgents(Agents, Probed, Protocol):
 
 @runtime_checkable
 class PublishedAgents(Agents, Protocol):
-    """Agents whose policy others can follow, in other processes: actors, where N of `act` is E, exploring too."""
+    """Agents whose policy actors in other processes can follow; `act` there has N = E, also with exploration."""
 
     def weights(self) -> State:
-        """Return what the policy is computed from, copied."""
+        """Return a copy of what the policy is computed from."""
 
     def take_weights(self, weights: State) -> None:
-        """Follow the policy of agents made alike, by what `weights` returned; nothing else changes."""
+        """Follow the policy of equal agents, by what their `weights` returned; nothing else changes."""
 
 
 @runtime_checkable
@@ -210,7 +210,7 @@ class TargetAgents(ValueAgents, Protocol):
     """ℓ."""
 
     def index_of(self, action: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
-        """Return which of the A actions these are, counted from 0."""
+        """Return the indices of actions, from 0 to A − 1."""
 
     def target_q_values(self, obs: Obs) -> npt.NDArray[Any]:
         """Return Q⁻(s, ·), the target network's values, float (R, N, A), for observations (R, N, ...)."""
@@ -228,7 +228,7 @@ def reducible_loss(
     """Return ℓ(y − Q(s, a)) − ℓ(y − Q⁻(s, a)) of an update's rows, float (R, B).
 
     Args:
-        agents: Those that updated.
+        agents: The agents that updated.
         update: What they saw, so that y − Q⁻(s, a) = δ + Q(s, a) − Q⁻(s, a).
         target_q: Q⁻(s, a) before the update, by `target_values`.
     """
@@ -255,7 +255,7 @@ class Learner(Protocol):
 
     @property
     def learning_starts(self) -> int:
-        """Environment steps before the first update."""
+        """Number of environment steps before the first update."""
 
     @property
     def train_period(self) -> int:
@@ -267,11 +267,11 @@ class Learner(Protocol):
 
     @property
     def online(self) -> bool:
-        """Whether the agents learn from every new step as it comes, by `Agents.observe`."""
+        """Whether the agents learn from every new step by `Agents.observe`."""
 
     @property
     def needs_next_action(self) -> bool:
-        """Whether `Agents.observe` needs what the policy does next, and so gets each step one step later."""
+        """Whether `Agents.observe` needs the next action, and therefore receives each step one step later."""
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
         """Return new agents, replica r made from seeds[r] alone.
@@ -283,10 +283,10 @@ class Learner(Protocol):
 
 @runtime_checkable
 class EnvSampler(Protocol):
-    """What becomes a sampler once the environment and the agents are known, such as an oracle."""
+    """A sampler to be made once the environment and the agents are known, such as an oracle."""
 
     takes_transforms: bool
-    """Whether it goes by rows as a batch shows them; if not, it scores steps as they are stored."""
+    """Whether it uses rows as a batch returns them; if not, it scores steps as they are stored."""
 
     def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> Sampler:
         """Return the sampler.

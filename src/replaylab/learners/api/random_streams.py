@@ -1,4 +1,4 @@
-"""Random streams by purpose: changing one part of an experiment leaves the others' draws as they were."""
+"""Random streams by purpose: changing one part of an experiment leaves the draws of others unchanged."""
 
 import random
 import sys
@@ -15,7 +15,7 @@ from replaylab.replay import ReplayStreamKey
 
 @unique
 class Stream(IntEnum):
-    """What a stream is for; the value is its spawn key below the replica's seed.
+    """Purpose of a stream; the value is its spawn key below the replica's seed.
 
     Two runs of one seed that differ in their sampler start from the same weights and the same episodes and
     explore with the same draws: seeds are paired across strategies. `SAMPLING` and, for `LaBER`,
@@ -58,7 +58,7 @@ def numbers(seed: int, stream: Stream, count: int, *further: int) -> list[int]:
 
 @contextmanager
 def global_streams_kept(needed: bool = True) -> Iterator[None]:
-    """Put the global random streams of Python, NumPy and PyTorch back to where they were, on every device.
+    """Restore the global random streams of Python, NumPy and PyTorch on exit, on every device.
 
     Args:
         needed: Whether to do so; if not, nothing is done.

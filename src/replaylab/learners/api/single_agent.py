@@ -1,4 +1,4 @@
-"""One agent for loops that are written step by step: a state in, an action out."""
+"""A single agent for custom loops: `act` on a state, `learn` from a step."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class SingleAgent:
 
     Args:
         learner: `QLearning`, `DQN` or another learner.
-        env: What it is to act in; only its spaces are looked at.
+        env: The environment; only its spaces are used.
         seed: Of its first values and its exploration.
 
     Attributes:
@@ -45,7 +45,7 @@ class SingleAgent:
 
     @takes(explore=flag)
     def act(self, s: Obs, explore: bool = True) -> Any:
-        """Return an action for a state: as in training, or the best that is known."""
+        """Return an action for a state: with exploration, or the best one."""
         action = self.agents.act(map_leaves(lambda part: np.asarray(part)[None, None], s), explore)[0, 0]
         return action.item() if action.ndim == 0 else action
 
@@ -62,8 +62,8 @@ class SingleAgent:
 
         Args:
             s: The state.
-            a: What was done.
-            r: What it gave.
+            a: Action.
+            r: Reward.
             s2: The next state; where an episode ended the last one.
             terminated: Whether the task ended there. A time limit is no such end.
             weight: Importance weight of each step.

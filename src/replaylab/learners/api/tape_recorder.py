@@ -1,4 +1,4 @@
-"""A hook that records which steps each update learned from."""
+"""A hook that records the steps that each update drew."""
 
 import os
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class TapeRecorder(Hook):
         path: Where to; None: nowhere, and `writer` has it.
 
     Attributes:
-        writer: What was recorded.
+        writer: The recorded draws.
 
     Example:
         >>> from replaylab.learners import QLearning, TrainingConfig, train
@@ -47,7 +47,7 @@ class TapeRecorder(Hook):
         self._seeds: set[int] = set()  # that were recorded
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Refuse a budget with which replicas end one by one.
+        """Raise for a budget in episodes, with which replicas end at different times.
 
         Raises:
             ConfigError: The budget is in episodes, or a seed has been recorded before.
@@ -62,12 +62,12 @@ class TapeRecorder(Hook):
             self.writer = TapeWriter()
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """Take note of the ends of episodes."""
+        """Record the ends of episodes."""
         if step.ended.any() or run.clock.over.all():
             self.writer.append_ends(np.where(step.ended, ids, -1), step.terminated)
 
     def on_draw(self, run: TrainingRun, batch: Batch) -> None:  # noqa: ARG002
-        """Take note of the rows."""
+        """Record the drawn rows."""
         self.writer.append(batch.id)
 
     def on_end(self, run: TrainingRun, over: Bools) -> None:  # noqa: ARG002
@@ -87,7 +87,7 @@ class TapeRecorder(Hook):
             self.writer.write(self._path)
 
     def state(self) -> dict[str, Any]:
-        """Return what was recorded so far."""
+        """Return the draws recorded so far."""
         return {_NAME: {"draws": np.array(len(self.writer))} | self.writer.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:

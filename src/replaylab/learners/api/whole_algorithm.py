@@ -1,4 +1,4 @@
-"""Algorithms that bring their own training loop, such as another library's: the other kind of learner.
+"""Interface of algorithms with their own training loop, such as another library's.
 
 `train` drives the agents of a `Learner` itself. A `WholeAlgorithm` it only watches: it gives it an environment, by
 which it hears of each step; it evaluates, measures and records between two. Each seed is its own run.
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TrainedModel(Policy, Protocol):
-    """What a whole algorithm trains, as it is now. R is 1."""
+    """The current model of a whole algorithm. R is 1."""
 
     def numbers(self) -> Mapping[str, npt.ArrayLike]:
-        """Return what is to be logged now, by metrics' names; ``train/updates`` is among them."""
+        """Return the values to log now by metrics' names, including ``train/updates``."""
 
 
 @runtime_checkable
 class ReplayedModel(TrainedModel, Protocol):
-    """A model that shows what it replays, as measures need (`measure_every`)."""
+    """A model that exposes its replay, for measures (`measure_every`)."""
 
     @property
     def replay(self) -> ReplayBuffer:
-        """What each step is stored in as it comes; made with ``num_envs=1`` and ``count_replays=True``."""
+        """The replay in which each step is stored, made with ``num_envs=1`` and ``count_replays=True``."""
 
     @property
     def newest_batch(self) -> Batch | None:
-        """What was drawn last, its columns (B, ...); None: nothing yet."""
+        """The last drawn batch, columns (B, ...); None: none yet."""
 
 
 @runtime_checkable
 class ProbedModel(ReplayedModel, Probed, Protocol):
-    """A model that evaluates batches (1, B, ...) without learning from them: TD errors and gradients are measured."""
+    """A model that evaluates batches (1, B, ...) without learning, for measures of TD errors and gradients."""
 
     @property
     def newest_td_error(self) -> npt.NDArray[Any] | None:
-        """What `newest_batch` gave back to the sampler, (B,); None: nothing."""
+        """The feedback of `newest_batch`, (B,); None: no feedback."""
 
 
 class SeedRun(Protocol):

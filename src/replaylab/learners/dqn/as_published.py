@@ -1,4 +1,4 @@
-"""Deep Q-learning with flaws of published studies, each a switch: to see what each does to a study's conclusion.
+"""Deep Q-learning with switches for flaws of published studies, to measure the effect of each.
 
 Evaluations stay greedy, on their own environments, by the true rewards, and so do the recorded returns.
 
@@ -24,7 +24,7 @@ from replaylab.replay import Batch
 from replaylab.trees import map_leaves
 
 NEVER = 2**62
-"""Updates between two moves of a target network that its updates leave alone."""
+"""Target period with which the updates never move the target network."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class DQNAsPublished(DQN):
 
 
 class _Flaws(Hook):
-    """Changes what is stored, and what is done once it is, as the switches of a learner say."""
+    """Applies the switches of the learner to stored steps, priorities and the target network."""
 
     def __init__(self, learner: DQNAsPublished) -> None:
         self._learner = learner

@@ -1,4 +1,4 @@
-"""What the networks of deep Q-learning are made of, whoever computes them.
+"""Layers of the networks of deep Q-learning, for the core and for PyTorch.
 
 A network is convolutions with relu, if any, below a perceptron: hidden layers with relu, then one value an action.
 """
@@ -41,7 +41,7 @@ class ImageLayers:
 
     @property
     def least_side(self) -> int:
-        """The side of the smallest image that leaves each convolution at least one place."""
+        """Side of the smallest image for which every convolution has an output."""
         least = 1
         for convolution in reversed(self.convolutions):
             least = (least - 1) * convolution.stride + convolution.side
@@ -71,7 +71,7 @@ def pixel_layers(name: PixelNetworkName, space: Space[Any]) -> ImageLayers:
 
 
 def board_layers(filters: int, hidden: tuple[int, ...], space: Space[Any]) -> ImageLayers:
-    """Return the layers of a network for small boards: so many filters of 3 × 3, stride 1, below the hidden layers.
+    """Return the layers of a network for small boards: filters of 3 × 3, stride 1, below the hidden layers.
 
     Raises:
         ConfigError: The observations are no boards, or too small.

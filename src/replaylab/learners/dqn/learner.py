@@ -1,4 +1,4 @@
-"""Deep Q-learning as a learner: its settings, and the agents made of them."""
+"""Deep Q-learning as a learner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

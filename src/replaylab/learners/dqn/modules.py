@@ -90,7 +90,7 @@ class ModuleAgents(EpsilonGreedyAgents):
         return self._values([learner.target for learner in self.learners], obs)
 
     def update(self, batch: Batch) -> ValueUpdate:
-        """Do one update of every replica, each on its part of the batch (R, B, ...)."""
+        """Update every replica once, with its part of the batch (R, B, ...)."""
         self.updates += 1
         replicas = zip(self.learners, self._rows(batch), strict=True)
         results = [learner.update(self.updates, rows) for learner, rows in replicas]
@@ -180,7 +180,7 @@ class _ModuleLearner:
         return torch.stack([td_error, slope, q.detach()])
 
     def probe(self, count: int, rows: _Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Return δ (B,), the gradient (P,) and Q(s, a) (B,) of what would be the `count`-th update."""
+        """Return δ (B,), the gradient (P,) and Q(s, a) (B,) that the `count`-th update would have."""
         still = copy.copy(self)
         still.online, still.target = copy.deepcopy(self.online), copy.deepcopy(self.target)
         td_error, slope, q = still._errors(count, rows)

@@ -47,7 +47,7 @@ class Perceptron(nn.Module):
         return q
 
     def initialise(self, draws: np.random.Generator) -> "Perceptron":
-        """Start where the core's network of the same draws starts, and return this one."""
+        """Set the initial weights of the core's network for the same draws, and return this network."""
         _initialise([*self.hidden, *self.heads], draws)
         return self
 
@@ -86,7 +86,7 @@ class ConvolutionalNetwork(nn.Module):
         return x.permute(0, 2, 3, 1).flatten(1)
 
     def initialise(self, draws: np.random.Generator) -> "ConvolutionalNetwork":
-        """Start where the core's network of the same draws starts, and return this one."""
+        """Set the initial weights of the core's network for the same draws, and return this network."""
         _initialise([*self.convolutions, *self.top.hidden, *self.top.heads], draws)
         return self
 

@@ -1,4 +1,4 @@
-"""How gradients become steps of a network's parameters.
+"""Optimizers: the rules that turn gradients into parameter steps.
 
 Formulas, with gradient g, learning rate λ and averages m and v that start at 0, are those of `torch.optim`.
 """
@@ -12,7 +12,7 @@ DECAY = number("in [0, 1)", lambda x: 0.0 <= x < 1.0)
 
 
 class Optimizer(ABC):
-    """A rule by which gradients become steps: `Adam`, `RMSprop` or `SGD`."""
+    """Base of the optimizers `Adam`, `RMSprop` and `SGD`."""
 
     @abstractmethod
     def in_core(self) -> tuple[str, float, float, float]:

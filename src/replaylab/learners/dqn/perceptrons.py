@@ -29,7 +29,7 @@ from replaylab.replay import Batch, as_schedule
 _ARRAYS = ("online", "target", "mean", "square")
 
 _STILL = {"target_period": 2**62, "max_grad_norm": inf}
-"""Settings by which an update changes no network: its learning rates are 0."""
+"""Optimizer settings with learning rate 0, so that an update changes no network."""
 
 
 class PerceptronAgents(EpsilonGreedyAgents):
@@ -37,7 +37,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
     Args:
         learner: The settings.
-        space: Of the observations.
+        space: Space of the observations.
         layers: Convolutions and hidden layers, of networks that see images; None: they see numbers in a row.
         actions: The action space.
         seeds: One for each replica, of which its `Stream.INITIAL_WEIGHTS` and `Stream.EXPLORATION` are used.
@@ -101,13 +101,13 @@ class PerceptronAgents(EpsilonGreedyAgents):
         return still.q_values(self._inputs(obs))
 
     def update(self, batch: Batch) -> ValueUpdate:
-        """Do one step of deep Q-learning in every replica, on its own batch (R, B, ...)."""
+        """Update every replica once, with its part of the batch (R, B, ...)."""
         td_error, slope, q = self._updated(self.core, batch)
         self.updates = self.core.updates
         return ValueUpdate(td_error, slope, q, batch.weight)
 
     def probe(self, batch: Batch) -> Probe:
-        """Return what `update` would see and do: by the same code, in a copy of the networks that stays as it is."""
+        """Return the results that `update` would have, by the same code on a copy of the networks."""
         still = self._copy()
         still.online[:], still.target[:] = self.core.online, self.core.target
         td_error, _, _ = self._updated(still, batch)
@@ -122,7 +122,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
         return {"online": self.core.online.copy()}
 
     def take_weights(self, weights: State) -> None:
-        """Go by the online networks of others."""
+        """Use the parameters of online networks that `weights` of other agents returned."""
         self.core.online[:] = weights["online"]
 
     def state(self) -> State:
@@ -138,7 +138,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
         self.restore_exploration(state)
 
     def _copy(self) -> QLearners:
-        """Return networks of the same kind, to put parameters into."""
+        """Return networks of the same kind, for other parameters."""
         if self._still is None:
             self._still = self._make_still()
         return self._still
@@ -154,7 +154,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
 
 def bootstrap_discount(batch: Batch, gamma: float) -> npt.NDArray[np.float32]:
-    """Return what each drawn step's bootstrap is multiplied by, float32 (R, B).
+    """Return the discount of each drawn step's bootstrap, float32 (R, B).
 
     An n-step batch says it itself (γᵏ, or 0 after termination); else it is γ·(1 − terminated).
     """

@@ -1,4 +1,4 @@
-"""The settings of deep Q-learning, as data; `DQN` makes agents of them."""
+"""The settings of deep Q-learning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ MODULE = function("(observation space, number of actions)")
 
 
 def _range(value: Any) -> tuple[float, ...]:
-    """A least number and a larger one, either of which may be infinite."""
+    """Check a pair of bounds, the second larger; either may be infinite."""
     rule = "a least and a larger most, or None"
     low, high = tuple_of(number(rule, lambda _: True), rule, 2, 2)(value)
     if low >= high:

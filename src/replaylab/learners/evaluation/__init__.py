@@ -1,1 +1,1 @@
-"""How good a policy is: returns, values, their error."""
+"""Evaluation of policies: returns, values, and errors of values."""

@@ -1,4 +1,4 @@
-"""Measures of what a learner replays, taken during training without changing it.
+"""Measures of the replayed batches, taken during training without changing it.
 
 In the time between two rounds, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
 another of the same size is drawn uniformly, from its own stream. A round then compares the two kinds,
@@ -24,10 +24,10 @@ from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.replay import Batch, InspectableReplay, Tape
 
 MOMENTS = 16
-"""At most, for one round."""
+"""Largest number of moments in one round."""
 
 MOST_FEATURES = 64
-"""Observations of more numbers are projected on so many random directions."""
+"""Observations of more numbers are projected on this many random directions."""
 
 Floats = npt.NDArray[np.float64]
 Numbers = dict[str, npt.ArrayLike]
@@ -53,7 +53,7 @@ class BatchMeasures(Hook):
         self._features: _Features | None = None
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Begin with no episode's end, unless training continues from a checkpoint."""
+        """Start without episode ends, unless training continues from a checkpoint."""
         self._ends = self._ends or [[] for _ in run.seeds]
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:  # noqa: ARG002
@@ -63,7 +63,7 @@ class BatchMeasures(Hook):
                 self._ends[r].append(int(ids[r]))
 
     def after_learning(self, run: TrainingRun) -> None:
-        """Keep the newest batch and report a round of measures, each where its moment has come."""
+        """Keep the newest batch, and report a round of measures, when each is due."""
         if run.recorder.latest is None:
             return
         self._keep_batch(run, *run.recorder.latest)
@@ -113,7 +113,7 @@ class BatchMeasures(Hook):
         return {f"replay/{name}": value for name, value in numbers.items()}
 
     def state(self) -> dict[str, Any]:
-        """Return everything that decides what comes next, as nested arrays."""
+        """Return the complete state as nested arrays."""
         longest = max(map(len, self._ends), default=0)
         ends = np.array([ids + [-1] * (longest - len(ids)) for ids in self._ends], np.int64)
         recorded = {str(k): moment for k, moment in enumerate(self._recorded)}
@@ -138,7 +138,7 @@ class BatchMeasures(Hook):
 
 
 class _Features:
-    """What an observation is like, as numbers: a network's inputs.
+    """Features of observations: the inputs of a network.
 
     Args:
         space: Of one observation. One that is not numeric has no features, and so none of their measures.
@@ -183,7 +183,7 @@ def _joined(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def _of_distribution(moments: list[Moment]) -> Numbers:
-    """By the rows drawn: the mean of −ln P over draws is the entropy of P."""
+    """Return measures of the sampling distribution from drawn rows: the mean of −ln P is the entropy of P."""
     distribution = _joined(moment["drawn"]["probability"] for moment in moments)
     weight = _joined(moment["drawn"]["weight"] for moment in moments)
     unknown = np.where(np.isnan(distribution), np.nan, 0.0)  # of samplers without a sampling distribution
@@ -217,7 +217,7 @@ def _of_use(replay: InspectableReplay) -> Numbers:
 
 
 def _of_probes(moments: list[Moment], agents: Probed) -> Numbers:
-    """By the parameters of now: TD errors, and how far the batches' mean gradients lie apart."""
+    """Return measures under the current parameters: TD errors, and the variance of the batches' mean gradients."""
     errors: dict[str, list[npt.NDArray[Any]]] = {"drawn": [], "uniform": []}
 
     def gradients(which: str) -> Iterable[npt.NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Traces of episodes: each step's Q value beside the return that followed, and what was replayed meanwhile.
+"""Traces of episodes: each step's Q value and return, and measures of the batches replayed meanwhile.
 
 Shapes: R replicas, B drawn steps, A actions.
 """
@@ -48,7 +48,7 @@ class EpisodeTraces(Hook):
         self._inputs: Inputs | None = None
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Begin with the first episodes, unless training continues from a checkpoint."""
+        """Start with the first episodes, unless training continues from a checkpoint."""
         if not isinstance(run.agents, ValueAgents):
             raise ConfigError(
                 f"`trace_every` needs Q(s, a), which {type(run.agents).__name__} do not have; leave it out"
@@ -76,7 +76,7 @@ class EpisodeTraces(Hook):
             self._steps[r].append((float(chosen[r]), float(step.reward[r])))
 
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
-        """Add what a batch was like to the sums of the episodes that are traced."""
+        """Add measures of a batch to the sums of the traced episodes."""
         rows = np.flatnonzero(self._traced)
         if not len(rows):
             return
@@ -121,7 +121,7 @@ class EpisodeTraces(Hook):
         self._sums[ended] = self._counts[ended] = 0.0
 
     def state(self) -> dict[str, Any]:
-        """Return the steps of the episodes under way, padded with NaN, and the sums of their batches."""
+        """Return the steps of the running episodes, padded with NaN, and the sums of their batches."""
         longest = max(map(len, self._steps), default=0)
         steps = np.full((len(self._steps), longest, 2), np.nan)
         for row, episode in zip(steps, self._steps, strict=True):

@@ -1,4 +1,4 @@
-"""Greedy evaluation, on its own environments."""
+"""Greedy evaluation on separate environments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from replaylab.trees import map_leaves
 
 
 class GreedyEvaluation:
-    """Plays whole episodes without exploration.
+    """Plays complete episodes without exploration.
 
     The n-th evaluation of a seed always starts from the same episodes, drawn from its `Stream.EVALUATION`:
     strategies are compared on equal starts, and how often one evaluates changes nothing else.
@@ -47,7 +47,7 @@ class GreedyEvaluation:
         self._env: Any = None
 
     def open(self, replicas: int) -> None:
-        """Make the environments for evaluations of so many replicas, if they are not there.
+        """Create the environments for evaluations of this many replicas, if they do not exist.
 
         Raises:
             ConfigError: They cannot be made.
@@ -58,7 +58,7 @@ class GreedyEvaluation:
             self._env = make_vector_env(self.env_id, total, autoreset_mode=self._autoreset_mode, **self.env_options)
 
     def close(self) -> None:
-        """Close the environments, if there are any; the next evaluation makes new ones."""
+        """Close the environments; the next evaluation creates new ones."""
         if self._env is not None:
             self._env.close()
             self._env = None
@@ -66,7 +66,7 @@ class GreedyEvaluation:
     def __call__(
         self, policy: Policy, seeds: Sequence[int], number: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return each replica's mean return and mean episode length, float64 (R,), in the evaluation of this number.
+        """Return each replica's mean return and mean episode length, float64 (R,), in the evaluation with this number.
 
         Raises:
             NonFiniteError: A return, or the last observation, is NaN or infinite.

@@ -1,4 +1,4 @@
-"""Held-out states: the same ones looked at again and again, to see how an agent's values grow."""
+"""Held-out states: a fixed set of states whose mean value is recorded during training."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,11 +16,11 @@ from replaylab.learners.api.random_streams import Stream, generator, numbers
 from replaylab.trees import stack, take
 
 GAP = 10
-"""Steps from one held-out state to the next, so that they differ."""
+"""Steps between two held-out states, so that they differ."""
 
 
 class HeldOut:
-    """States that a random policy comes to, before training and in its own environments.
+    """States that a random policy visits before training, in separate environments.
 
     The mean over them of max_a Q(s, a) is the steadier curve of learning that Mnih et al. 2013 (section 5.1) draw
     beside the noisy returns. No agent learns from them.

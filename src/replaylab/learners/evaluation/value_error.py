@@ -1,4 +1,4 @@
-"""How far agents' values are from the optimal ones, where these are known exactly.
+"""Errors of agents' values against exact optimal values.
 
 Shapes: R replicas, N states, S states of the table, A actions.
 """
@@ -19,14 +19,14 @@ from replaylab.learners.tabular.dynamic_programming import optimal_values
 
 
 class OptimumDistance:
-    """The root mean square of Q(s, a) − Q*(s, a) over all actions and all states that an episode can act in.
+    """Root mean square of Q(s, a) − Q*(s, a) over all actions in the states where an episode can act.
 
     These are the states that can be reached from a first one; the terminal ones are not among them. Q* is that of the
     learner's γ, without time limits, by value iteration.
 
     Args:
         env_id: An environment that is a table, see `TransitionTable.of`, and shows its states.
-        learner: Whose γ counts.
+        learner: The learner, which has γ.
         env_options: For the environment's constructor.
 
     Raises:
@@ -63,7 +63,7 @@ class OptimumDistance:
 
 
 def acting_states(table: TransitionTable) -> npt.NDArray[np.bool_]:
-    """Return which states an episode can act in: first ones, and those that follow them; bool (S,)."""
+    """Return the states in which an episode can act: first states and their successors; bool (S,)."""
     goes_on = (table.probability > 0.0) & ~table.terminated
     reachable = table.start > 0.0
     while True:

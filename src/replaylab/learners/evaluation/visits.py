@@ -1,4 +1,4 @@
-"""Where each replica has been, counted."""
+"""Counts of the states that each replica visited."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ class Visits(Hook):
             self._begins = np.ones(len(run.seeds), np.bool_)
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:  # noqa: ARG002
-        """Count where the replicas that really stepped have come to, and where their episodes began."""
+        """Count the new states of replicas that stepped, and the first states of their episodes."""
         replicas, stepped = np.arange(len(ids)), ids >= 0
         self._counts[replicas, step.obs - self._first] += stepped & self._begins
         self._counts[replicas, step.true_next_obs() - self._first] += stepped

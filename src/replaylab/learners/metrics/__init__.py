@@ -1,1 +1,1 @@
-"""What a run measures: the registry of its metrics, and the table of their values."""
+"""Metrics of a run: their registry, and the table of their values."""

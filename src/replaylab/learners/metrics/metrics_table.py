@@ -1,4 +1,4 @@
-"""What a run measured, in long form: one row for each number."""
+"""Metrics of a run in long form: one row for each number."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +11,12 @@ from replaylab.errors import ConfigError
 from replaylab.learners.metrics.registry import check_name
 
 VISITS = "visits/"
-"""What the names of visits begin with, before the state's number."""
+"""Prefix of the names of visits, before the state's number."""
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """A table of numbers.
+    """The metrics of a run, in long form.
 
     Attributes:
         columns: ``seed`` int64, ``step`` int64 (environment steps of that replica so far; its episodes where the

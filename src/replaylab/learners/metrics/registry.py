@@ -20,11 +20,11 @@ the measures of batches (`measure_every`), once at the end of training; or never
 (`Hook.on_metrics`) together with those of an update."""
 
 TRACE_Q, TRACE_RETURN = "trace_q/", "trace_return/"
-"""What the names of a traced episode's rows begin with, before the number of the episode's step."""
+"""Prefixes of the names of a traced episode's rows, before the number of the step."""
 
 
 def _name(value: Any) -> str:
-    """A metric's name; of a family the last part stands in braces."""
+    """Check a metric's name; the last part of a family's is in braces."""
     head, brace, tail = value.partition("{") if isinstance(value, str) else ("", "", "")
     family = not brace or (tail.endswith("}") and head[-1:] not in "0123456789")
     if not head or "}" in head or not family or tail.count("}") != len(brace):
@@ -40,9 +40,9 @@ class Metric:
 
     Attributes:
         name: What its rows are called; ``visits/{state}`` stands for visits/0, visits/1 and so on.
-        title: What a figure or table calls it.
-        unit: Of its values.
-        meaning: What it is, in plain words.
+        title: Title in figures and tables.
+        unit: Unit of its values.
+        meaning: Description in plain words.
         when: When it is recorded.
         axis: What a figure's vertical axis says; empty: the unit.
         needs: The setting of training without which it is not recorded; empty: it always is.
@@ -73,7 +73,7 @@ class Metric:
 
     @property
     def prefix(self) -> str | None:
-        """What the names of a family begin with; None: it is a single metric."""
+        """Prefix of the names of a family; None: a single metric."""
         head, brace, _ = self.name.partition("{")
         return head if brace else None
 
@@ -495,5 +495,5 @@ def check_name(metric: str, recorded: Iterable[str]) -> None:
 
 
 def taken(when: When) -> tuple[Metric, ...]:
-    """Return the library's metrics that are recorded at such moments."""
+    """Return the library's metrics that are recorded at these events."""
     return tuple(metric for metric in METRICS if metric.when == when)

@@ -1,1 +1,1 @@
-"""Stable-Baselines3's algorithms as learners: their own `learn` runs, on a replay that the laboratory chooses."""
+"""Stable-Baselines3's algorithms as learners: their own `learn`, with a replay of the laboratory."""

@@ -1,4 +1,4 @@
-"""Algorithms of Stable-Baselines3 as agents that others drive: their own policy acts, their own `train` learns.
+"""Algorithms of Stable-Baselines3 as agents: their policy acts, their `train` learns.
 
 Steps are stored and batches drawn elsewhere. A batch is handed to the algorithm's `train` by a buffer that holds no
 other, and its TD errors come back the same way.
@@ -34,11 +34,11 @@ from replaylab.trees import leaves, take
 
 @dataclass(frozen=True)
 class SteppedSB3:
-    """The settings of an algorithm whose environments are stepped elsewhere, as a `Learner`.
+    """An algorithm as a `Learner` whose environments are stepped elsewhere.
 
     Attributes:
         settings: Of the algorithm: one whose `train` does the whole update, and whose policy has an actor.
-        configuration: What is trained.
+        configuration: The configuration of the run.
     """
 
     settings: SB3Settings
@@ -49,17 +49,17 @@ class SteppedSB3:
 
     @property
     def capacity(self) -> int:
-        """C."""
+        """Capacity of the replay, C steps."""
         return int(self.settings.arguments["buffer_size"])
 
     @property
     def batch_size(self) -> int:
-        """B."""
+        """Batch size, B rows."""
         return int(self.settings.arguments["batch_size"])
 
     @property
     def learning_starts(self) -> int:
-        """Steps before the first update, in which actions are random: one more than theirs, which must be passed."""
+        """Steps with random actions before the first update: `learning_starts` of the algorithm plus 1."""
         return int(self.settings.arguments["learning_starts"]) + 1
 
     @property
@@ -83,7 +83,7 @@ class SteppedSB3:
 
     @property
     def on_cpu(self) -> SteppedSB3:
-        """The same, computed on the CPU."""
+        """These settings with device "cpu"."""
         settings = replace(self.settings, arguments=self.settings.arguments | {"device": "cpu"})
         return replace(self, settings=settings)
 
@@ -120,7 +120,7 @@ class SteppedSB3:
         return SB3Agents(model, self.settings)
 
     def _check(self) -> None:
-        """Refuse what the algorithm would do otherwise by its own loop."""
+        """Raise for settings that only the algorithm's own loop supports."""
         arguments, name = self.settings.arguments, self.settings.algorithm
         if self.gradient_steps == 0:
             raise ConfigError(f"`gradient_steps` of {name} must not be 0 with actors, which would learn nothing")
@@ -143,7 +143,7 @@ class SB3Agents:
 
     Args:
         model: It, untrained.
-        settings: What it was made by.
+        settings: Its settings.
     """
 
     def __init__(self, model: OffPolicyAlgorithm, settings: SB3Settings) -> None:
@@ -154,7 +154,7 @@ class SB3Agents:
 
     @property
     def updates(self) -> int:
-        """How many there were."""
+        """Number of updates."""
         return int(self._model._n_updates)
 
     def act(self, obs: Any, explore: bool) -> npt.NDArray[Any]:
@@ -174,11 +174,11 @@ class SB3Agents:
         return np.asarray(action)[None]
 
     def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
-        """Set what schedules go by."""
+        """Set the training progress, for schedules."""
         self._model._current_progress_remaining = 1.0 - float(np.max(progress))
 
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
-        """Return nothing: how it explores is in its own log."""
+        """Return an empty mapping: exploration is in the algorithm's own log."""
         return {}
 
     def observe(self, step: Step) -> None:

@@ -20,10 +20,10 @@ NAMED = {
     **dict.fromkeys(("DQN", "DDPG", "TD3", "SAC"), "stable_baselines3"),
     **dict.fromkeys(("QRDQN", "TQC", "CrossQ"), "sb3_contrib"),
 }
-"""Algorithm → where it is."""
+"""Module of each algorithm, by its name."""
 
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-"""A text that stands for what is called so in a module."""
+"""Form of a text that refers to a name in a module: ``module:Name``."""
 
 DECIDED = {
     "policy": "which is a setting beside `arguments`",
@@ -39,15 +39,15 @@ DECIDED = {
     "support_multi_env": "which is the algorithm's own business",
     "sde_support": "which is the algorithm's own business",
 }
-"""Arguments that nobody chooses here, and why."""
+"""Arguments that cannot be passed, with the reason."""
 
 OF_BUFFERS = ("compressed", "compute_terminated", "handle_timeout_termination")
-"""What `replay_buffer_kwargs` may hold; the rest follows from the strategy."""
+"""Keys allowed in `replay_buffer_kwargs`; the strategy determines the rest."""
 
 NOISES = ("normal", "ornstein_uhlenbeck")
 SCHEDULES = ("constant", "linear", "exponential")
 _THEIRS = ("stable_baselines3", "sb3_contrib", "torch")
-"""Packages whose versions are recorded; their code identifies nothing."""
+"""Packages whose versions are recorded; their code is not part of a run's identity."""
 
 
 def library() -> Any:
@@ -89,7 +89,7 @@ def find(name: str) -> type[Any]:
 
 
 def referred(where: str, name: str) -> Any:
-    """Return what ``module:Name`` stands for.
+    """Return the object that ``module:Name`` refers to.
 
     Raises:
         ConfigError: There is no such thing.
@@ -106,7 +106,7 @@ def referred(where: str, name: str) -> Any:
 
 
 def check_policy(algorithm: type[Any], policy: str) -> None:
-    """Raise `ConfigError` unless the algorithm has such a policy."""
+    """Raise `ConfigError` unless the algorithm has this policy."""
     names = list(algorithm.policy_aliases)
     if policy not in names:
         raise ConfigError(f"`policy` of {algorithm.__name__} must be one of {', '.join(names)}, but got {policy!r}")
@@ -187,7 +187,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return plain data as JSON gives it back: lists for tuples."""
+    """Return plain data as after a round trip through JSON: lists for tuples."""
     return json.loads(json.dumps(value))
 
 
@@ -203,7 +203,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _check_tables(arguments: Mapping[str, Any]) -> None:
-    """Look at what is made of tables, before a run is begun."""
+    """Check the objects made from tables before a run begins."""
     buffer = arguments.get("replay_buffer_kwargs") or {}
     if not isinstance(buffer, Mapping) or set(buffer) - set(OF_BUFFERS):
         raise ConfigError(
@@ -232,7 +232,7 @@ def _check_keys(name: str, table: Mapping[str, Any], allowed: set[str]) -> None:
 
 
 def schedule_of(table: Mapping[str, Any]) -> Any:
-    """Return a schedule as the library calls it, with the share of training that is left, from 1 to 0.
+    """Return a schedule in the library's form: a function of the remaining share of training, from 1 to 0.
 
     Raises:
         ConfigError: The table describes none.

@@ -1,4 +1,4 @@
-"""What an update of an algorithm would see and do, without doing it: its own `train`, on a copy, stopped half-way."""
+"""TD errors and gradients of an update without doing it: the algorithm's `train` on a copy, stopped midway."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from replaylab.replay import Batch
 from replaylab.trees import take
 
 _KNOWN = {"stable_baselines3", "sb3_contrib", "replaylab", "abc", "builtins"}
-"""Packages whose classes have no further state that an update goes by."""
+"""Packages whose classes have no further state that an update depends on."""
 
 
 class DryUpdates:
-    """Evaluates batches by the networks of a model, whatever its algorithm is, and leaves the model alone.
+    """Evaluates batches by the networks of a model of any algorithm, without changing the model.
 
     A second model takes the first one's parameters and is given the batch to train on. Where it is about to change its
     critics, it is stopped: the TD errors have been seen, and the gradient is there.
@@ -43,11 +43,11 @@ class DryUpdates:
 
     @staticmethod
     def known_of(model: OffPolicyAlgorithm) -> bool:
-        """Return whether all that a model's update goes by is known: its class is the library's own."""
+        """Return whether all state that a model's update depends on is known: its class is the library's own."""
         return all(base.__module__.partition(".")[0] in _KNOWN for base in type(model).__mro__)
 
     def probe(self, model: OffPolicyAlgorithm, batch: Batch) -> Probe:
-        """Return what an update of a model from a batch (1, B, ...) would see and do to its critics.
+        """Return TD errors and critic gradients that an update from a batch (1, B, ...) would have.
 
         What an update draws, such as next actions, is drawn again for each. |δ| of a row is the mean over critics, as
         it is fed back; its sign is that of their mean.
@@ -64,7 +64,7 @@ class DryUpdates:
         raise AssertionError(f"{type(model).__name__} trained without a step of its critics")  # none does
 
     def _follow(self, model: OffPolicyAlgorithm) -> None:
-        """Take a model's parameters."""
+        """Copy a model's parameters."""
         names, tensors = model._get_torch_save_params()
         for name in names:
             if not name.endswith("optimizer"):
@@ -84,7 +84,7 @@ class DryUpdates:
 
 
 class _StopHereError(Exception):
-    """How an update is stopped, with what was seen of it: δ (B,), and the gradient (P,)."""
+    """Raised to stop an update, with its δ (B,) and gradient (P,)."""
 
     def __init__(self, td_error: npt.NDArray[Any], gradient: npt.NDArray[np.float32]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _StopHereError(Exception):
 
 
 def _critics(model: OffPolicyAlgorithm) -> torch.optim.Optimizer:
-    """Return what moves the critics: of deep Q-learning, the policy's optimiser."""
+    """Return the critics' optimizer; for deep Q-learning, the policy's."""
     critic = getattr(model, "critic", None)
     optimizer: torch.optim.Optimizer = (model.policy if critic is None else critic).optimizer
     return optimizer

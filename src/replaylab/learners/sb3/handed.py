@@ -1,4 +1,4 @@
-"""Batches that are handed to an algorithm's own `train`, by a buffer that holds no other."""
+"""A buffer that passes given batches to an algorithm's own `train`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HandedBuffer(ReplayLabBuffer):
         self.replay = self.hand  # type: ignore[assignment]  # as much of one as `sample` asks for
 
     def carry(self, on: bool) -> None:
-        """Have the batch carry weights, where it has any: over shards that of uniform draws may have some, too."""
+        """Pass on the batch's weights if it has any; over shards those of uniform draws may differ from 1."""
         wanted = self.always or self.hand.sampler.wants_feedback or not (self.hand.batch.weight == 1.0).all()
         self._carrying, self._draw = on and bool(wanted), None
 

@@ -1,4 +1,4 @@
-"""An algorithm of Stable-Baselines3 as a learner: its settings, and its training."""
+"""An algorithm of Stable-Baselines3 as a learner."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SB3(SB3Settings):
         train(self, run)
 
     def early(self) -> tuple[WholeAlgorithm, int]:
-        """Return the same with a small buffer, learning from the first batch on, and when that has been drawn."""
+        """Return the algorithm with a small buffer and an early first update, and the step of that update."""
         arguments = self.arguments
         starts = min(arguments.get("learning_starts", 0), max(100, 2 * arguments.get("batch_size", 1)))
         wanted = {"learning_starts": starts, "train_freq": 1, "gradient_steps": 1}

@@ -29,12 +29,12 @@ def model_of(
     *,
     weighted: bool = False,
 ) -> OffPolicyAlgorithm:
-    """Return an algorithm, untrained.
+    """Return an untrained algorithm.
 
     Args:
-        learner: Which.
-        configuration: What is trained.
-        seed: Of the algorithm.
+        learner: The settings of the algorithm.
+        configuration: The configuration of the run.
+        seed: Seed of the algorithm.
         env: Its environment.
         buffer: The class of its replay buffer.
         drawing: What that is made with, beside what the learner's arguments say.
@@ -89,7 +89,7 @@ def _counts_otherwise(space: gym.Space[Any]) -> bool:
 
 
 def _argument(name: str, value: Any) -> Any:
-    """Return an argument as the algorithm takes it, from plain data."""
+    """Return an argument in the algorithm's form, from plain data."""
     if name == "train_freq" and isinstance(value, list):
         return tuple(value)
     if name == "learning_rate" and isinstance(value, Mapping):
@@ -98,7 +98,7 @@ def _argument(name: str, value: Any) -> Any:
 
 
 def _resolved(name: str, value: Any) -> Any:
-    """Return plain data with what its texts refer to."""
+    """Return plain data with references ``module:Name`` replaced by their objects."""
     if isinstance(value, str) and algorithms.REFERENCE.fullmatch(value):
         return algorithms.referred(f"arguments.{name}", value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The settings of an algorithm of Stable-Baselines3, as data; `SB3` trains by them."""
+"""The settings of an algorithm of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGGED = (
     Metric("replay/size", "Steps stored", "steps", "in the replay buffer"),
     Metric("replay/stale_updates", "Stale feedback", "steps", "TD errors of steps that had been overwritten, so far"),
 )
-"""What the library's algorithms and `ReplayLabBuffer` log, in addition to what our own learners do."""
+"""Metrics that the library's algorithms and `ReplayLabBuffer` log in addition to those of other learners."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SB3Settings:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What is logged: by the library's algorithms, and what a custom class lists in `metrics`."""
+        """Logged metrics: those of the library's algorithms, and those that a custom class lists in `metrics`."""
         custom = getattr(algorithms.find(self.algorithm), "metrics", ())
         names = {metric.name for metric in custom} | _KNOWN
         return (*custom, *(metric for metric in LOGGED if metric.name not in names))

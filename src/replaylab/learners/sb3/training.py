@@ -23,7 +23,7 @@ from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import FrameStack, NStep
 
 SHOWING = ("n_steps", "frame_stack", "padding")
-"""What decides how a buffer shows a batch to its algorithm."""
+"""Attributes that determine how a buffer presents a batch to its algorithm."""
 
 
 def train(learner: SB3Settings, run: SeedRun) -> None:
@@ -43,7 +43,7 @@ def train(learner: SB3Settings, run: SeedRun) -> None:
 
 
 def _check(learner: SB3Settings, configuration: TrainingConfig) -> None:
-    """Refuse what belongs to the library's own loop."""
+    """Raise for options that need the library's own loop."""
     name = learner.algorithm
     if configuration.total_steps is None:
         raise ConfigError(
@@ -63,7 +63,7 @@ def _check(learner: SB3Settings, configuration: TrainingConfig) -> None:
 
 
 def _drawing(configuration: TrainingConfig) -> dict[str, Any]:
-    """Return what the buffer is to draw, and what it becomes."""
+    """Return the arguments of the buffer that follow from the sampler and the transforms."""
     drawing: dict[str, Any] = {"sampler": configuration.sampler}
     for transform in configuration.transforms:
         match transform:

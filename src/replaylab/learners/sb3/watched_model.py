@@ -1,4 +1,4 @@
-"""A model of Stable-Baselines3 under way, as evaluations, measures and hooks see it."""
+"""A model of Stable-Baselines3 in training, in the form for evaluations, measures and hooks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from replaylab.replay import Batch, ReplayBuffer
 from replaylab.trees import take
 
 CALLED_OTHERWISE = {"train/n_updates": "train/updates", "replay/td_error_mean": "train/td_error_mean"}
-"""What is logged → the same under our name."""
+"""Names of logged values → the names of our metrics."""
 
 
 class WatchedBuffer(ReplayLabBuffer):
-    """The same buffer, which remembers its newest batch and what that gave back, for measures, and tells of each."""
+    """A buffer that keeps its newest batch and its feedback for measures, and reports each draw."""
 
     newest_batch: Batch | None = None
     newest_td_error: npt.NDArray[Any] | None = None
@@ -42,7 +42,7 @@ class WatchedBuffer(ReplayLabBuffer):
 
 
 class WatchedModel:
-    """A model under way, as evaluations, measures and hooks see it.
+    """A model in training, in the form for evaluations, measures and hooks.
 
     Attributes:
         model: The library's own.
@@ -54,19 +54,19 @@ class WatchedModel:
 
     @property
     def buffer(self) -> WatchedBuffer:
-        """Where each step is stored."""
+        """The buffer of the model."""
         buffer = self.model.replay_buffer
         assert isinstance(buffer, WatchedBuffer)
         return buffer
 
     @property
     def newest_batch(self) -> Batch | None:
-        """What was drawn last."""
+        """The last drawn batch."""
         return self.buffer.newest_batch
 
     @property
     def updates(self) -> int:
-        """How many there were."""
+        """Number of updates."""
         return int(self.model._n_updates)
 
     def act(self, obs: Any, explore: bool) -> npt.NDArray[Any]:
@@ -75,12 +75,12 @@ class WatchedModel:
         return np.asarray(action)[None]
 
     def numbers(self) -> Mapping[str, npt.ArrayLike]:
-        """Return what the algorithm and its buffer have logged since this was last asked, of what is registered."""
+        """Return registered values that the algorithm and its buffer logged since the last call."""
         return logged(self.model, self._registry) | {"train/updates": self.updates}
 
 
 def logged(model: OffPolicyAlgorithm, registry: MetricsRegistry) -> dict[str, float]:
-    """Return what a model has logged since this was last called, of what is registered, under our names."""
+    """Return registered values that a model logged since the last call, under our names."""
     named = {CALLED_OTHERWISE.get(name, name): value for name, value in model.logger.name_to_value.items()}
     model.logger.dump()
     return {name: float(value) for name, value in named.items() if name in registry and _is_number(value)}
@@ -95,7 +95,7 @@ class WatchedAndProbedModel(WatchedModel):
 
     Args:
         model: The library's own.
-        registry: Of what is logged.
+        registry: Registry of the logged metrics.
         again: Makes the same algorithm, whose batches are handed to it.
     """
 
@@ -108,11 +108,11 @@ class WatchedAndProbedModel(WatchedModel):
 
     @property
     def newest_td_error(self) -> npt.NDArray[Any] | None:
-        """What the newest batch gave back, (B,)."""
+        """The feedback of the newest batch, (B,)."""
         return self.buffer.newest_td_error
 
     def probe(self, batch: Batch) -> Probe:
-        """Return what an update of the critics from a batch (1, B, ...) would see and do."""
+        """Return TD errors and gradients that an update of the critics from a batch (1, B, ...) would have."""
         if self._dry is None:
             with global_streams_kept():
                 self._dry = DryUpdates(self._again())

@@ -1,1 +1,1 @@
-"""Learners on tables of action values, and exact values to hold them against."""
+"""Tabular learners, and exact values to compare them with."""

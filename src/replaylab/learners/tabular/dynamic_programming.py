@@ -1,4 +1,4 @@
-"""Exact values of environments that are a table: what learners are held against.
+"""Exact values of environments with a transition table.
 
 Shapes: S states, A actions, K outcomes. Values are sums of rewards discounted by γ, without sampling. Sources: Bellman
 1957; Sutton & Barto 2018, chapter 4.
@@ -18,13 +18,13 @@ from replaylab.errors import ConfigError, ShapeError
 Values = npt.NDArray[np.float64]
 
 MAX_SWEEPS = 1_000_000
-"""With γ = 1, where nothing but an end settles the values."""
+"""Largest number of sweeps with γ = 1."""
 
 MAX_DISCOUNTED_SWEEPS = 20_000
-"""With γ below 1, after which policies are solved for."""
+"""Sweeps with γ below 1, after which policy iteration takes over."""
 
 TOLERANCE = 1e-13
-"""Of a sweep's largest change, relative to the largest value where that is above 1."""
+"""Tolerance of a sweep's largest change, relative to the largest value if that is above 1."""
 
 
 _TABLE = instance(TransitionTable, "a TransitionTable")
@@ -36,7 +36,7 @@ _HORIZON = optional(whole(0))
 def optimal_values(
     table: TransitionTable, gamma: float = 1.0, *, epsilon: float = 0.0, horizon: int | None = None
 ) -> Values:
-    """Return the values of the best policy, or of the best among those that act at random with chance ε.
+    """Return the values of the best policy, or of the best among those that act at random with probability ε.
 
     Value iteration: Q ← E[r + γ·(1 − terminated)·V(s')] with V = (1 − ε)·max Q + ε·mean Q, and with a γ so close to 1
     that this takes long, policy iteration from there. With a horizon the best policy may depend on the time that is
@@ -69,7 +69,7 @@ def optimal_values(
 
 
 def _by_policies(table: TransitionTable, gamma: float, epsilon: float, q: Values) -> Values:
-    """Return the best values by policy iteration (Howard 1960), γ below 1, from values that tell a first policy."""
+    """Return the best values by policy iteration (Howard 1960), γ below 1, from values that give a first policy."""
     chosen, states = q.argmax(1), np.arange(len(q))
     while True:
         policy = np.full(q.shape, epsilon / q.shape[1])
@@ -116,7 +116,7 @@ def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *,
 
 @takes(q=_NUMBERS, epsilon=FRACTION)
 def epsilon_greedy(q: Values, epsilon: float = 0.0) -> Values:
-    """Return the policy that takes a best action, or with chance ε any: π(a|s), float64 (S, A).
+    """Return the ε-greedy policy of values: π(a|s), float64 (S, A).
 
     Best actions whose values are equal, up to 1e-9 (of the largest value, if that is above 1), share their chance
     equally.
@@ -158,7 +158,7 @@ def _backup(table: TransitionTable, gamma: float, value: Values) -> Values:
 
 
 def _moves(table: TransitionTable, policy: Values) -> sparse.csc_array:
-    """Return the chance of going on from s to s', (S, S)."""
+    """Return the probability of continuing from s to s', (S, S)."""
     chance = np.where(table.terminated, 0.0, policy[:, :, None] * table.probability)
     states = np.arange(table.num_states)
     at = np.broadcast_to(states[:, None, None], chance.shape)
@@ -174,7 +174,7 @@ def _check_policy(table: TransitionTable, policy: Values) -> None:
 
 
 def _without_idle_states(table: TransitionTable, policy: Values) -> TransitionTable:
-    """Return the table with an end in states that no episode enters and a policy never leaves, as inside of walls."""
+    """Return the table with an end in states that no episode enters and no policy leaves, such as walls."""
     moves = _moves(table, np.ones(policy.shape)) > 0.0
     reached = table.start > 0.0
     for _ in range(table.num_states):
@@ -186,7 +186,7 @@ def _without_idle_states(table: TransitionTable, policy: Values) -> TransitionTa
 
 
 def _ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> npt.NDArray[np.bool_]:
-    """Return from which states a policy may end an episode, bool (S,)."""
+    """Return the states from which a policy can end an episode, bool (S,)."""
     ends: npt.NDArray[np.bool_] = ((policy[:, :, None] * table.probability) * table.terminated).sum((1, 2)) > 0.0
     goes = move > 0.0
     for _ in range(table.num_states):

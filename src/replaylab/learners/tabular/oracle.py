@@ -1,4 +1,4 @@
-"""The oracle of prioritized replay: it knows the exact values, and replays what brings a table closest to them.
+"""The oracle of Schaul et al. 2016: it replays the steps that bring a table closest to the exact values.
 
 Shapes: R replicas, N stored steps, S states, A actions.
 """
@@ -23,14 +23,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def gain(agents: TabularAgents, replica: int, exact: Floats, steps: Mapping[str, npt.NDArray[Any]]) -> Floats:
-    """Return by how much an update with each step alone would lower the squared error of a replica's table.
+    """Return how much an update with each single step would lower the squared error of a replica's table.
 
     (Q(s, a) − Q*(s, a))² − (Q(s, a) + α·δ − Q*(s, a))², with the δ of the learner. Source: Schaul et al. 2016,
     section 3.1.
 
     Args:
         agents: Tables whose updates draw nothing.
-        replica: Which of their tables.
+        replica: Index of the replica.
         exact: Q*, (S, A).
         steps: obs, action, reward, next_obs, terminated, each (N,).
 
@@ -51,7 +51,7 @@ def gain(agents: TabularAgents, replica: int, exact: Floats, steps: Mapping[str,
 
 
 class TrueErrorOracle(TopScores):
-    """The B steps whose replay, each alone, would now lower the squared error of the agent's table to Q* most.
+    """The B steps whose single updates would now lower the squared error to Q* most.
 
     Sampling probability: P(i) = 1/B for those B (of equal ones the older), else 0. Source: the "oracle" of Schaul et
     al. 2016.
@@ -64,7 +64,7 @@ class TrueErrorOracle(TopScores):
         self.exact = exact
 
     def watch(self, agents: TabularAgents, replay: ReplayBuffer) -> None:
-        """Score the steps of this replay, one replica an agent, for these agents as they are at each draw."""
+        """Score the steps of this replay for these agents, one for each replica, as they are at each draw."""
         self._agents, self._replay = agents, replay
 
     def scores(self, view: View) -> Floats:
@@ -79,16 +79,16 @@ class TrueErrorOracle(TopScores):
 
 @dataclass(frozen=True)
 class EnvOracle:
-    """`TrueErrorOracle` by the exact values of whatever environment is trained on."""
+    """`TrueErrorOracle` with the exact values of the training environment."""
 
     takes_transforms: ClassVar[bool] = False
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Return the hook that shows the sampler the agents and what they have stored."""
+        """Return the hook that passes the agents and their replay to the sampler."""
         return (_OracleHook(),)
 
     def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> TrueErrorOracle:
-        """Return the sampler, which then has to `watch`.
+        """Return the sampler; call its `watch` before it draws.
 
         Raises:
             ConfigError: The agents have no tables, or draw when they update, or the environment has no transition
@@ -111,14 +111,14 @@ class EnvOracle:
 
 
 class _OracleHook(Hook):
-    """Shows a run's agents to its oracle."""
+    """Passes a run's agents to its oracle."""
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Show them."""
+        """Pass the agents to the oracle."""
         if not isinstance(run.replay, ReplayBuffer):
             raise ConfigError(f"the oracle scores what a ReplayBuffer has stored, but got {type(run.replay).__name__}")
         cast("TrueErrorOracle", run.sampler).watch(cast("TabularAgents", run.agents), run.replay)
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
-        """Show those that are left."""
+        """Pass the remaining agents to the oracle."""
         self.on_begin(run)

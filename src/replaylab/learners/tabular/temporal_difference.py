@@ -22,18 +22,18 @@ from replaylab.learners.api.random_streams import Stream, generator, sequence
 from replaylab.replay import Batch, Schedule
 
 Target = Literal["greedy", "sampled", "expected"]
-"""What stands for the next state: max Q(s', ·), or Q of an ε-greedy action, or the mean of that."""
+"""Value of the next state: max Q(s', ·), Q of an ε-greedy action, or its mean."""
 
 
 STEP_SIZE = number("a step size, in (0, 1]", lambda alpha: 0.0 < alpha <= 1.0)
 
 DRAW = -1
-"""In place of a next action: draw one."""
+"""Stands for a next action that is still to be drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tabular(ABC):
-    """What the tabular learners have in common: δ = r + γ·(1 − terminated)·target(s') − Q(s, a); Q(s, a) += α·weight·δ.
+    """Base of the tabular learners: δ = r + γ·(1 − terminated)·target(s') − Q(s, a); Q(s, a) += α·weight·δ.
 
     A batch is learned from in order: each row sees the values the rows before it left, so a state and action that was
     drawn twice is updated twice, and the TD errors are those that each row saw at its turn. `truncated` does not stop
@@ -93,11 +93,11 @@ class Tabular(ABC):
     @property
     @abstractmethod
     def target(self) -> Target:
-        """What stands for the next state in the learner's target."""
+        """Value of the next state in the learner's target."""
 
     @property
     def needs_next_action(self) -> bool:
-        """Whether `TabularAgents.observe` needs what the policy does next."""
+        """Whether `TabularAgents.observe` needs the next action."""
         return self.target == "sampled"
 
 
@@ -113,7 +113,7 @@ class QLearning(Tabular):
 
 @dataclass(frozen=True, kw_only=True)
 class Sarsa(Tabular):
-    """SARSA (Rummery & Niranjan 1994): target(s') = Q(s', a'), a' what the policy does next.
+    """SARSA (Rummery & Niranjan 1994): target(s') = Q(s', a') with the next action a'.
 
     Online a' is what the behaviour really does next. Where it does nothing next, since the episode was truncated, and
     in all replayed rows a' is drawn from the ε-greedy policy of now, from its own stream: the action that was
@@ -128,16 +128,16 @@ class Sarsa(Tabular):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedSarsa(Tabular):
-    """Expected SARSA (van Seijen et al. 2009): target(s') = (1 − ε)·max Q(s', ·) + ε·mean Q(s', ·), ε that of now."""
+    """Expected SARSA (van Seijen et al. 2009): target(s') = (1 − ε)·max Q(s', ·) + ε·mean Q(s', ·), ε now."""
 
     @property
     def target(self) -> Target:
-        """The mean value of what the policy does next."""
+        """The mean value under the ε-greedy policy."""
         return "expected"
 
 
 class TabularAgents(EpsilonGreedyAgents):
-    """R tables of action values, each replica as if it were alone.
+    """R independent tables of action values.
 
     Args:
         learner: The settings.
@@ -147,7 +147,7 @@ class TabularAgents(EpsilonGreedyAgents):
 
     Attributes:
         q: Action values, float64 (R, S, A).
-        updates: How often `update` was called.
+        updates: Number of calls of `update`.
         first_state: The number of the first of the S states.
     """
 
@@ -188,13 +188,13 @@ class TabularAgents(EpsilonGreedyAgents):
         )
 
     def update(self, batch: Batch) -> ValueUpdate:
-        """Learn from a drawn batch, its columns (R, B): obs, action, reward, next_obs, terminated, weight."""
+        """Learn from a drawn batch with columns (R, B): obs, action, reward, next_obs, terminated, weight."""
         td_error, q = self._replay(batch, batch.weight)
         self.updates += 1
         return ValueUpdate(td_error, td_error, q, batch.weight)
 
     def probe(self, batch: Batch) -> Probe:
-        """Return the TD errors by the table as it is, and the gradient of mean weight·δ²/2 by its S·A values."""
+        """Return the TD errors of the current table, and the gradient of mean weight·δ²/2 by its S·A values."""
         still = copy.copy(self)
         still.q, still._streams = self.q.copy(), self._streams.copy()
         td_error, _ = still._replay(batch, np.zeros_like(batch.weight))
@@ -204,7 +204,7 @@ class TabularAgents(EpsilonGreedyAgents):
         return Probe(td_error, gradient)
 
     def state(self) -> State:
-        """Return everything that decides what comes next, copied."""
+        """Return a copy of the complete state."""
         epsilon = np.broadcast_to(np.float64(self.epsilon), len(self.q)).copy()
         return {
             "q": self.q.copy(),
@@ -214,7 +214,7 @@ class TabularAgents(EpsilonGreedyAgents):
         } | self.exploration_state()
 
     def restore(self, state: State) -> None:
-        """Continue, bit for bit, from what `state` returned; the agents were made alike, for as many replicas.
+        """Continue, bit for bit, from what `state` of equal agents returned.
 
         Raises:
             ShapeError: The tables are not of these replicas, states and actions.

@@ -1,1 +1,1 @@
-"""The training loop, and what moves while it runs."""
+"""The training loop and its state."""

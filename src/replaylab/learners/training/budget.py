@@ -1,4 +1,4 @@
-"""Whether what is recorded of a run fits its budget: warnings of settings that do not."""
+"""Warnings of periods and a warm-up that do not fit a run's budget."""
 
 import warnings
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from replaylab.learners.training.configuration import TrainingConfig
 
 
 class BudgetWarning(UserWarning):
-    """Something that the configuration asks for cannot happen within the run's budget."""
+    """A setting of the configuration has no effect within the run's budget."""
 
 
 def warn_of_budget(configuration: TrainingConfig) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints of a run in a folder: a loaded run continues bit for bit as the saved run would have.
+"""Checkpoints of a run in a folder; a loaded run continues bit for bit.
 
 The folder is a `Bundle`, whose manifest ``run.json`` has the settings of the run and the remaining replicas, with
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import AutoresetMode
 
 REQUIRED: Any = object()
-"""In place of a default: a study file must give it."""
+"""Stands for a default that a study file must give."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,19 @@ class Fitting:
 COUNT = optional(whole())
 MEASURES = Fitting(2_500, 4, least=2, steps_only=True)
 MOST_PLAYED = 2**31 - 1
-"""Episodes of an evaluation, or held-out states."""
+"""Largest number of episodes of an evaluation, and of held-out states."""
 
 
 @dataclass(frozen=True)
 class InStudy:
-    """Where a study file gives a setting, as a number or as true and false.
+    """Place of a setting in study files, as a number or a boolean.
 
     Attributes:
-        table: Of the file.
+        table: Table of the study file.
         key: In that table.
         kind: int or bool.
         default: Used where the file does not give it; a `Fitting` depends on the budget.
-        least: Of a number.
+        least: Smallest value of a number.
         later: Whether results exist from before it was added. At its default it is then not part of a run's identity,
             so that they stay valid.
     """
@@ -99,10 +99,10 @@ class InStudy:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known of a field of `TrainingConfig`.
+    """Metadata of a field of `TrainingConfig`.
 
     Attributes:
-        rule: What it must be.
+        rule: The rule that a value must fulfill.
         study: Where a study file gives it; None: not as a plain value.
         decides: Whether it decides what is learned, so that a checkpoint's run must have the same; and not only what is
             written down of it.
@@ -152,7 +152,7 @@ def _rounds(value: Any) -> int | None:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """What is trained, and what is recorded of it: all that `train` needs besides the seeds.
+    """Configuration of a run: what is trained and recorded; everything that `train` needs except the seeds.
 
     The budget is in steps or in episodes, and so is everything that is counted along with it: progress, `eval_every`,
     `log_every`, and the rows' ``step``.
@@ -274,7 +274,7 @@ class TrainingConfig:
         return self.learner
 
     def clock(self, replicas: int) -> Clock:
-        """Return a new clock of the budget, for R replicas."""
+        """Return a new clock of the budget for R replicas."""
         if self.total_steps is not None:
             return Clock(self.total_steps, "steps", replicas)
         assert self.total_episodes is not None

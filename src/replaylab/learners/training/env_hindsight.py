@@ -1,4 +1,4 @@
-"""Hindsight with the functions of the environment that is trained on."""
+"""Hindsight with the functions of the training environment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class EnvHindsight:
     """`Hindsight` with the environment's own functions for rewards and terminations.
 
     Attributes:
-        strategy: Which goals; see `Hindsight`.
+        strategy: Choice of new goals; see `Hindsight`.
         ratio: Relabelled rows for each that is not.
     """
 

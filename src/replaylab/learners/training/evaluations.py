@@ -16,7 +16,7 @@ from replaylab.learners.evaluation.value_error import OptimumDistance
 from replaylab.learners.training.configuration import TrainingConfig
 
 EvaluationMetric = Callable[[Any, Sequence[int]], npt.NDArray[np.float64]]
-"""A further metric of evaluations: takes agents and their seeds, returns a number for each, (R,)."""
+"""A further metric of evaluations: a function of agents and their seeds that returns numbers (R,)."""
 
 
 class Evaluations(Hook):

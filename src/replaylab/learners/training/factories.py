@@ -41,7 +41,7 @@ def environments(configuration: TrainingConfig, count: int) -> VectorEnv[Any, An
 
 
 def single_environment(configuration: TrainingConfig) -> gym.Env[Any, Any]:
-    """Return the environment to train on, alone.
+    """Return a single training environment.
 
     Raises:
         ConfigError: The environment cannot be made.
@@ -112,7 +112,7 @@ def replay_for(
     seeds: Sequence[int],
     sampler: Sampler,
 ) -> Replay:
-    """Return an empty replay: a `ReplayBuffer`, or what the configuration's `make_replay` makes.
+    """Return an empty replay: a `ReplayBuffer`, or the result of the configuration's `make_replay`.
 
     Raises:
         ConfigError: `make_replay` makes something else.

@@ -1,4 +1,4 @@
-"""The list of a run's hooks, for every kind of loop, and hooks that call plain functions."""
+"""The list of a run's hooks, and hooks that call plain functions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -220,7 +220,7 @@ class Callbacks(Hook):
             self._on_metrics(now, values)
 
     def after_turn(self, run: TrainingRun) -> None:
-        """Call the function of progress, now and then."""
+        """Call the function of progress, periodically."""
         clock = run.clock
         if self._progress is not None and (clock.steps % PROGRESS_PERIOD == 0 or clock.over.all()):
             self._progress(int(clock.now.min()))

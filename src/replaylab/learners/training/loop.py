@@ -47,7 +47,7 @@ def turn(run: Run) -> None:
 
 
 def _replay(run: Run) -> None:
-    """Learn from one batch of what is stored."""
+    """Draw one batch and learn from it."""
     try:
         batch = run.replay.sample(run.learner.batch_size, progress=run.clock.progress)
     except EmptyBufferError as error:
@@ -61,7 +61,7 @@ def _replay(run: Run) -> None:
 
 
 def learn_from(batch: Batch, run: TrainingRun) -> Update:
-    """Learn from a batch, and give back to the sampler what it asks for."""
+    """Learn from a batch, and pass its feedback to the sampler."""
     if run.feedback == "reducible_loss":  # L_online − L_target of every row
         agents = cast("TargetAgents", run.agents)  # the run made sure
         target_q = target_values(agents, batch)

@@ -1,4 +1,4 @@
-"""Turns what happens in training into metrics."""
+"""Records metrics during training."""
 
 import time
 import warnings
@@ -19,23 +19,23 @@ from replaylab.measures.buffer_usage import error_statistics
 from replaylab.replay import Batch
 
 RECENT = 100
-"""Episodes that a running mean is of."""
+"""Number of episodes of a running mean."""
 
 PERCENTILES = (25, 75, 95)
-"""Of the absolute TD errors of a batch; the 50th is called their median."""
+"""Recorded percentiles of the absolute TD errors of a batch; the 50th is called median."""
 
 OF_REPLICAS = ("returns", "lengths", "newest", "looked", "notified", "recent", "episodes", "places")
-"""What is remembered of each replica."""
+"""Attributes with one entry for each replica."""
 
 COUNTS = ("updates", "replayed")
-"""What is remembered of all."""
+"""Attributes that are counts over all replicas."""
 
 OF_DIVERGENCE = ("train/loss", "train/td_error_mean")
-"""Metrics that are infinite, or no number, where a learner has diverged."""
+"""Metrics that are infinite or NaN if a learner has diverged."""
 
 
 class MetricsRecorder(Hook):
-    """Collects the rows of a run: its own, of episodes and updates, and those that other hooks report.
+    """Collects the rows of a run: of episodes and updates, and those that hooks report.
 
     Args:
         seeds: The replicas' names in the rows, (R,).
@@ -75,11 +75,11 @@ class MetricsRecorder(Hook):
         self._looked_at, self._steps, self._taken = time.perf_counter(), 0, 0  # for the speed
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Take the speed from here on: what a checkpoint's run did before took other time."""
+        """Start measuring the speed, without the steps of a checkpoint."""
         self._looked_at, self._steps, self._taken = time.perf_counter(), run.clock.steps, 0
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """Take note of one step of every environment; id −1 marks those that only reset."""
+        """Count one step of every environment; id −1 marks those that only reset."""
         stepped, ended = ids >= 0, step.ended
         self.returns += np.where(stepped, step.reward, 0.0)
         self.lengths += stepped
@@ -103,17 +103,17 @@ class MetricsRecorder(Hook):
             self._notify(clock, self._episode_means(), due)
 
     def count_online_update(self) -> None:
-        """Take note of one online update."""
+        """Count one online update."""
         self.updates += 1
 
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
-        """Take note of one update from a batch."""
+        """Record one update from a batch."""
         self.updates += 1
         self.replayed += batch.id.shape[1]
         self.latest = (update, batch)
 
     def after_learning(self, run: TrainingRun) -> None:
-        """Report `numbers` of those replicas that they are due for."""
+        """Report `numbers` of the replicas for which they are due."""
         clock = run.clock
         passed = clock.now // self.log_every
         due = passed > self.looked
@@ -123,7 +123,7 @@ class MetricsRecorder(Hook):
         self.report(clock, self.numbers(run), due)
 
     def _of_learning(self, run: TrainingRun) -> dict[str, npt.ArrayLike]:
-        """Return how the agents explore, and what the newest update was."""
+        """Return the exploration metrics and those of the newest update."""
         newest = {} if self.latest is None else _of_update(*self.latest, self.newest)
         counts = {"train/updates": self.updates, "replay/transitions_replayed": self.replayed}
         return {**run.agents.exploration_metrics(), **counts, **newest}
@@ -162,13 +162,13 @@ class MetricsRecorder(Hook):
         self._rows.append((self.seeds[where], clock.now[where], metric, values[where]))
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
-        """Continue with some of the replicas alone."""
+        """Continue only with some of the replicas."""
         self._count_steps(run.clock)
         self.seeds = self.seeds[rows]
         super().keep(run, rows)
 
     def state(self) -> dict[str, Any]:
-        """Return what is remembered, without the rows."""
+        """Return the state without the rows."""
         counts = {name: np.array(getattr(self, name)) for name in COUNTS}
         return {name: getattr(self, name).copy() for name in OF_REPLICAS} | counts
 
@@ -188,7 +188,7 @@ class MetricsRecorder(Hook):
         self._rows = [(seed, step, str(metric[0]), value) for seed, step, metric, value in parts if len(seed)]
 
     def table(self) -> Metrics:
-        """Return all rows, in the order they came."""
+        """Return all rows, in the order of recording."""
         counts = [len(row[0]) for row in self._rows]
         return Metrics(
             {
@@ -200,7 +200,7 @@ class MetricsRecorder(Hook):
         )
 
     def _warn_of_divergence(self, clock: Clock, numbers: Mapping[str, Floats], due: Bools) -> None:
-        """Warn once of each seed that has nothing to learn from. It continues, and its returns are recorded."""
+        """Warn once of each seed that diverged. It continues, and its returns are recorded."""
         for name in OF_DIVERGENCE:
             lost = due & ~np.isfinite(numbers.get(name, np.zeros(len(due))))
             new = [seed for seed in self.seeds[lost].tolist() if seed not in self._diverged]
@@ -238,12 +238,12 @@ class MetricsRecorder(Hook):
         }
 
     def _count_steps(self, clock: Clock) -> None:
-        """Count the steps since the last call, of the replicas that there were."""
+        """Count the steps of the replicas since the last call."""
         self._taken += (clock.steps - self._steps) * len(self.seeds)
         self._steps = clock.steps
 
     def _placed(self, values: Floats, due: Bools) -> Floats:
-        """Return values (R,) of the replicas left as those of all that began, NaN where nothing is new."""
+        """Return values (R,) of the remaining replicas at the places of all original ones, else NaN."""
         placed = np.full(self.replicas, np.nan)
         placed[self.places[due]] = values[due]
         return placed

@@ -1,4 +1,4 @@
-"""Whether something can be trained at all, tested by training it briefly."""
+"""Check that a configuration can be trained, by training it briefly."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -12,18 +12,18 @@ from replaylab.learners.training.loop import turn
 from replaylab.learners.training.state import SEVERAL_IN_EPISODES, Run
 
 MOST_STEPS = 1_000
-"""Of what is stored for a trial."""
+"""Largest number of steps stored for a trial."""
 
 
 def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None:
-    """Raise the error that training would soon raise, if any.
+    """Raise the error that training would raise early, if any.
 
     One seed is trained up to its first update, with a small buffer, from which it learns early, and nothing is
     evaluated.
 
     Args:
-        configuration: What is to be trained.
-        replicas: How many seeds at once.
+        configuration: The configuration to check.
+        replicas: Number of seeds trained at once.
 
     Raises:
         ReplayError: As `train` would: the environment cannot be made, the learner, the sampler or a transform cannot

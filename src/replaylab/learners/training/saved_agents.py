@@ -1,4 +1,4 @@
-"""What agents have learned, in files: one for each seed, ``agents-SEED.npz``."""
+"""Files with what agents have learned: ``agents-SEED.npz`` for each seed."""
 
 import os
 

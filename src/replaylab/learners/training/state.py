@@ -1,4 +1,4 @@
-"""Everything that moves while R replicas are trained: environments, agents, replay, streams, clock."""
+"""The state of a run of R replicas: environments, agents, replay, random streams, clock."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,10 +23,10 @@ SEVERAL_IN_EPISODES = "a budget of episodes for several seeds at once"
 
 
 class Run:
-    """R replicas under way.
+    """R replicas in training.
 
     Args:
-        configuration: What is trained.
+        configuration: The configuration of the run.
         seeds: One for each replica.
         hooks: What watches and steers it; None: those that the configuration asks for.
         replay: What they have stored; None: nothing yet.
@@ -66,7 +66,7 @@ class Run:
         self._disabled = autoreset_of(self.env) is AutoresetMode.DISABLED
 
     def begin(self) -> None:
-        """Let the hooks begin, and refuse what cannot be trained.
+        """Call `on_begin` of the hooks, and raise for what cannot be trained.
 
         Raises:
             ConfigError: Something does not fit.
@@ -94,14 +94,14 @@ class Run:
         return EnvStep(self.obs, action, reward, next_obs, terminated, truncated, final_obs, ended)
 
     def go_on(self, step: EnvStep) -> None:
-        """Continue from what a step led to, where an episode ended from the next one's first observation."""
+        """Set the current observations to a step's results; after an episode's end to the next first observation."""
         self.obs = step.next_obs
         if self._disabled and step.ended.any():
             self.obs, _ = self.env.reset(options={"reset_mask": step.ended})
             check_obs(self.obs, self.env_id, self.seeds, f"the reset after step {self.clock.steps:,}")
 
     def observe(self, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """Let the agents learn from a step: now, or, where they must know the next action, once it is known."""
+        """Let the agents learn from a step, now, or once the next action is known if they need it."""
         true_next, where = step.true_next_obs(), ids >= 0
         new_step = Step(
             step.obs, step.action, step.reward, true_next, step.terminated, step.truncated, step.action, where=where
@@ -120,7 +120,7 @@ class Run:
             self.waiting = None
 
     def part(self, rows: npt.NDArray[np.bool_]) -> "Run":
-        """Return a run of some of the replicas, bool (R,), which continue as they would have here."""
+        """Return a run of some of the replicas, bool (R,), which continue unchanged."""
         assert isinstance(self.replay, DivisibleReplay)  # or it could not have begun
         smaller = Run(self.configuration, self._seeds_of(rows), self.hooks, self.replay.part(rows), self.sampler)
         smaller.feedback = self.feedback
@@ -129,7 +129,7 @@ class Run:
         return smaller
 
     def agents_of(self, rows: npt.NDArray[np.bool_]) -> Agents:
-        """Return agents of some of the replicas, bool (R,), as they are now."""
+        """Return the current agents of some of the replicas, bool (R,)."""
         if rows.all():
             return self.agents
         agents = factories.agents_for(self.configuration, self.learner, self.env, self._seeds_of(rows))

@@ -1,4 +1,4 @@
-"""Training: the call that users make."""
+"""`train`, the function that trains a learner."""
 
 import sys
 from collections.abc import Sequence

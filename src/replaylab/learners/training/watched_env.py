@@ -67,5 +67,5 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def _rows(obs: Any) -> Any:
-    """Return an observation as one of R = 1."""
+    """Return an observation with a leading axis R = 1."""
     return map_leaves(lambda part: np.asarray(part)[None], obs)
