@@ -145,7 +145,7 @@ class BitFlipRuns:
 
 
 def success_curve(runs: BitFlipRuns, cycles: int, every: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Run cycles; yield their number and each replica's successes in 100 episodes, every so many."""
+    """Run cycles; after every `every`-th yield their number and each replica's successes in 100 episodes."""
     for cycle in range(1, cycles + 1):
         runs.cycle()
         if cycle % every == 0 or cycle == cycles:

@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def cartpole_steps(count: int, seed: int) -> dict[str, npt.NDArray[Any]]:
-    """Return so many steps of CartPole-v1 under random actions, as columns (N, ...)."""
+    """Return `count` steps of CartPole-v1 under random actions, as columns (N, ...)."""
     env = gymnasium.make("CartPole-v1")
     rng = np.random.default_rng(seed)
     rows: list[tuple[object, ...]] = []

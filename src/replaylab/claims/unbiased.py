@@ -83,7 +83,7 @@ def error(estimate: Floats, truth: Floats) -> float:
 
 
 def drawn(buffer: ReplayBuffer, along: Floats, batches: int) -> tuple[float, float]:
-    """Return the mean gradient of so many batches along the exact one, as a share of it, and its standard error.
+    """Return the mean gradient of `batches` batches along the exact one, as a share of it, and its standard error.
 
     Args:
         buffer: Holds the steps as ids 0 to N − 1.

@@ -28,7 +28,7 @@ class WithActors:
         count: N.
         envs: Environments of each actor.
         shards: S.
-        samples_per_insert: Rows learned from for each step stored; None: as the learner's settings say.
+        samples_per_insert: Rows learned from for each step stored; None: by the learner's settings.
         address: Of a Ray cluster; None: a Ray started here.
     """
 
@@ -88,7 +88,7 @@ class WithActors:
             def on_begin(self, run: TrainingRun) -> None:  # noqa: ARG002
                 address = joined_address()
                 token = "RAY_AUTH_MODE=token " if os.environ.get("RAY_AUTH_MODE") == "token" else ""
-                print(f"to look at it: {token}replaylab cluster status --address {address}", flush=True)
+                print(f"to query it: {token}replaylab cluster status --address {address}", flush=True)
 
         metrics = train(
             replace(chunk.configuration(), measure_every=None),  # whose rows are in the shards

@@ -85,7 +85,7 @@ def _named(name: str, title: str) -> str:
 
 
 def time_here(spec: Spec) -> str:
-    """Return about how long a study takes on this machine's cores; a dash if the study file does not say."""
+    """Return about how long a study takes on this machine's cores; a dash if the study file has no time."""
     from replaylab.study.plan.chunks import plan
     from replaylab.study.results.provenance import cores
 

@@ -25,7 +25,7 @@ class ClusterCommand:
     """
 
     what: Annotated[Positional[Literal["status"]], arg(metavar="status")]
-    """What to look at: sizes, totals, rates, epochs, and what was lost so far."""
+    """What is shown: sizes, totals, rates, epochs, and what was lost so far."""
 
     address: str = "auto"
     """HOST:PORT of the cluster; auto: the one that runs on this machine."""

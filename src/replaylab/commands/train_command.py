@@ -109,7 +109,7 @@ class TrainCommand:
     actors, --shards may change. Everything else is as it was when the run began."""
 
     actors: int | None = None
-    """Train one seed on what so many actors store, processes of a Ray cluster; --steps counts those of all. None: in
+    """Train one seed with this many actors, processes of a Ray cluster; --steps counts the steps of all. None: in
     this process alone."""
 
     envs_per_actor: int | None = None
@@ -119,7 +119,7 @@ class TrainCommand:
     """Of --actors: processes that store the replay; None: 2, or with --resume as many as before."""
 
     samples_per_insert: float | None = None
-    """Of --actors: rows learned from for each step stored; None: as many as the learner's settings say."""
+    """Of --actors: rows learned from for each step stored; None: by the learner's settings."""
 
     address: str | None = None
     """Of --actors: HOST:PORT of the cluster, or auto for the one on this machine; None: a Ray started here."""

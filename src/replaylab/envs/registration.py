@@ -25,7 +25,7 @@ OWN = {
 
 
 def register_envs() -> None:
-    """Register the environments as ``replaylab/Name``; those registered stay as they are."""
+    """Register the environments as ``replaylab/Name``; those already registered are unchanged."""
     for name, (module, single, vector, limit) in OWN.items():
         if f"replaylab/{name}" not in gym.registry:
             gym.register(

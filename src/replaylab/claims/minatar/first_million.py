@@ -3,7 +3,7 @@
 Obando-Ceron & Castro 2021 (the figure on MinAtar): DQN's mean return over its first million training frames is 3.0 on
 Breakout, 46 on Freeway and 16 on Space Invaders, read from the figure. The shipped study ``minatar-million`` has the
 settings of the configuration files that they released. The figure of a run is the mean return of the episodes that end
-within these frames, explored as they are. A game counts as reached, and its finding as reproduced, unless the 95 %
+within these frames, with their exploration. A game counts as reached, and its finding as reproduced, unless the 95 %
 interval of our mean over the runs lies below the published one.
 """
 

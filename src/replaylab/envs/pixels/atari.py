@@ -50,7 +50,7 @@ def make_atari(
         frame_skip: Frames that an action lasts; the last two are seen, as their maximum.
         frame_stack: Frames in an observation; before an episode's first, the first is repeated.
         screen_size: Pixels of a side.
-        noop_max: An episode starts after 1 to so many frames of doing nothing; 0: after none.
+        noop_max: Largest number of frames without action before an episode starts, at least 1; 0: none.
         fire_on_reset: Press FIRE at an episode's start, in games that have it first after NOOP.
         clip_rewards: Clip rewards to −1 and 1.
         episodic_life: A life lost terminates the episode; the next one continues with the same game.

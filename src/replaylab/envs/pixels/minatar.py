@@ -36,7 +36,7 @@ class MinAtarVectorEnv(BatchedEnv):
         num_envs: E, the number of copies.
         game: "asterix", "breakout", "freeway", "seaquest" or "space_invaders".
         sticky_action_prob: Chance that the action of the frame before is done once more instead of the one chosen.
-        difficulty_ramping: Whether asterix, seaquest and space_invaders get harder as they are played.
+        difficulty_ramping: Whether asterix, seaquest and space_invaders become harder during play.
         minimal_actions: Whether only actions that do something in the game are there; else all six.
         max_episode_steps: Where episodes are cut; None: nowhere, as in the package.
         autoreset_mode: See `BatchedEnv`.

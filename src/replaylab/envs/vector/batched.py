@@ -131,7 +131,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         """Start an episode in every copy, or in those of ``options["reset_mask"]``.
 
         Args:
-            seed: One for each copy; an int s means s, s + 1, ...; None continues with the generators as they are.
+            seed: One for each copy; an int s means s, s + 1, ...; None continues with the current generators.
             options: ``reset_mask``, bool (E,), and what the environment itself knows.
 
         Returns:

@@ -68,7 +68,7 @@ class NoiseStreams:
 class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
     """An environment whose rewards have normal noise of mean 0 added.
 
-    Values, and what the best policy is, stay as they are; but |δ| now also tells how noisy a step was, and a sampler
+    Values and the best policy are unchanged; but |δ| now also tells how noisy a step was, and a sampler
     that follows it replays noise. Source: Schaul et al. 2016, section 3.3, names noisy rewards as the weakness of
     greedy prioritization.
 

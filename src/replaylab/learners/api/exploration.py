@@ -123,7 +123,7 @@ class EpsilonGreedyAgents(ABC):
         self.epsilon = epsilon
 
     def explore_first(self, choices: int) -> None:
-        """Explore only so many of the actions, the first ones."""
+        """Explore only the first `choices` actions."""
         self._explore.choices = choices
 
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:

@@ -24,7 +24,7 @@ def fresh_feedback(run: TrainingRun, ids: npt.NDArray[np.int64]) -> npt.NDArray[
     """Return the feedback that these stored steps would give if they were learned from now, (R, K).
 
     These are TD errors δ = y − Q(s, a), or for a sampler such as `ReLo` ℓ(y − Q(s, a)) − ℓ(y − Q⁻(s, a)); of steps as
-    the run's transforms show them, by the networks as they are. Nothing is learned, and no random stream moves. A hook
+    the run's transforms show them, by the current networks. Nothing is learned, and no random stream moves. A hook
     may pass them to ``run.replay.update_priorities(ids, ...)``.
 
     Args:

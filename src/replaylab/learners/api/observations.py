@@ -19,7 +19,7 @@ GOAL_PARTS = ("observation", "desired_goal")
 class Inputs:
     """Turns observations of a space into rows of numbers.
 
-    Numbers of a Box or MultiBinary stay as they are, a Discrete or MultiDiscrete number becomes one-hot, and of a
+    Numbers of a Box or MultiBinary are unchanged, a Discrete or MultiDiscrete number becomes one-hot, and of a
     goal environment's Dict the observation and the desired goal stand side by side.
 
     Args:

@@ -18,7 +18,7 @@ PixelNetworkName = Literal["nature", "data_efficient"]
 
 
 class Convolution(NamedTuple):
-    """So many filters of side × side pixels, at every stride-th place, without padding."""
+    """A convolution: filters of side × side pixels with a stride, without padding."""
 
     filters: int
     side: int
@@ -32,7 +32,7 @@ class ImageLayers:
     Attributes:
         convolutions: From below.
         hidden: Widths of the layers above them.
-        pixels: Whether what is seen are pixels, as shares of 255; if not, numbers stay as they are.
+        pixels: Whether observations are pixels, which are divided by 255; other numbers are unchanged.
     """
 
     convolutions: tuple[Convolution, ...]

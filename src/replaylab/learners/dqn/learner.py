@@ -60,7 +60,7 @@ class DQN(DQNSettings):
             what is in no Box as a perceptron's inputs. It acts, is evaluated and gives targets in evaluation mode
             (`eval()`), and learns in training mode. None: the network described above.
         filters: Filters of 3 × 3, stride 1, with relu, below the hidden layers, for observations (channels, height,
-            width), whose numbers stay as they are; 16 make the network of MinAtar's paper. 0: none.
+            width), whose numbers are unchanged; 16 make the network of MinAtar's paper. 0: none.
         pixel_network: For pixels "nature" (three convolutions below 512 units) or "data_efficient" (two of 5 × 5 with
             stride 5 and 32 and 64 filters, below 256 units), whose update costs a third.
         optimizer: `Adam`, `RMSprop` or `SGD`.

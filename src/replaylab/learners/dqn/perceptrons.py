@@ -147,7 +147,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
         """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""
         obs, next_obs = (np.ascontiguousarray(self._inputs(part)) for part in (batch.obs, batch.next_obs))
         action = np.ascontiguousarray(self.index_of(batch.action), np.int64)
-        # Where one column did not fit, the core would take all as other numbers: pixels unscaled, say.
+        # If one column did not fit, the core would read all of them differently, for example pixels without scaling.
         numbers = (batch.reward, bootstrap_discount(batch, self._gamma), batch.weight)
         reward, discount, weight = (np.ascontiguousarray(column, np.float32) for column in numbers)
         return core.update(obs, action, reward, next_obs, discount, weight)

@@ -37,7 +37,7 @@ def model_of(
         seed: Seed of the algorithm.
         env: Its environment.
         buffer: The class of its replay buffer.
-        drawing: What that is made with, beside what the learner's arguments say.
+        drawing: Further arguments of the buffer, besides the learner's.
         weighted: Whether batches may have weights whatever the sampler is.
 
     Raises:

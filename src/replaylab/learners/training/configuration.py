@@ -63,7 +63,7 @@ class Fitting:
     steps_only: bool = False
 
     def within(self, total: int, unit: str) -> int:
-        """Return the period for a budget of so many steps or episodes."""
+        """Return the period for a budget, in steps or episodes."""
         if self.steps_only and unit == "episodes":
             return self.most
         return min(self.most, max(self.least, total // self.times))
