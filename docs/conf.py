@@ -8,6 +8,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import replaylab
+from replaylab import replay
 from replaylab.learners.metrics.registry import METRICS
 
 project = "replaylab"
@@ -81,6 +82,14 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
     return (signature and shorten(signature), returns and shorten(returns))
 
 
+def every_sampler(app, docname, source):  # noqa: ARG001
+    """Document every sampler that the library exports in place of the line ``.. samplers``."""
+    kinds = {name: getattr(replay, name) for name in replay.__all__}
+    samplers = [name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, replay.Sampler)]
+    entries = (f".. autoclass:: {name}\n" for name in samplers if f".. autoclass:: {name}\n" not in source[0])
+    source[0] = source[0].replace(".. samplers\n", "\n".join(entries))
+
+
 class MetricTable(SphinxDirective):
     """The registry's metrics as a table: those of every run ("training") or those of batches ("measures")."""
 
@@ -107,5 +116,6 @@ class MetricTable(SphinxDirective):
 def setup(app):
     """Register the above."""
     app.add_directive("metrics", MetricTable)
+    app.connect("source-read", every_sampler)
     app.connect("autodoc-process-docstring", bars)
     app.connect("autodoc-process-signature", short_types)

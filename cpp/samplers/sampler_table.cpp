@@ -6,10 +6,14 @@
 
 namespace replaylab {
 
+using Family = SamplerFamily();
+Family online_samplers, uniform_samplers, recency_samplers, correlated_samplers, reverse_sweeps,
+    shuffled_epochs, mixtures, prioritized_samplers, placebos, rank_based_samplers;
+
 const SamplerFamily& sampler_kinds() {
     static const SamplerFamily table = [] {
         SamplerFamily all;
-        for (const auto& family :
+        for (Family* family :
              {online_samplers, uniform_samplers, recency_samplers, correlated_samplers, reverse_sweeps,
               shuffled_epochs, mixtures, prioritized_samplers, placebos, rank_based_samplers}) {
             const SamplerFamily kinds = family();

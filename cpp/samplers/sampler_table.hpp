@@ -28,19 +28,7 @@ struct SamplerKind {
 
 using SamplerFamily = std::vector<SamplerKind>;
 
-// The families, each in the file that defines its samplers.
-SamplerFamily online_samplers();
-SamplerFamily uniform_samplers();
-SamplerFamily recency_samplers();
-SamplerFamily correlated_samplers();
-SamplerFamily reverse_sweeps();
-SamplerFamily shuffled_epochs();
-SamplerFamily mixtures();
-SamplerFamily prioritized_samplers();
-SamplerFamily placebos();
-SamplerFamily rank_based_samplers();
-
-// All of them.
+// The lines of all families, each of which is in the file that defines its samplers.
 const SamplerFamily& sampler_kinds();
 
 // The line of a kind; throws, naming those there are, where there is none.

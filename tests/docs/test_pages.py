@@ -66,7 +66,9 @@ def test_blocks_share_a_namespace():
 def test_the_reference_has_every_public_name(package, name):
     value = getattr(package, name)
     kind = "autoclass" if isinstance(value, type) else "autofunction" if isfunction(value) else "autodata"
-    assert f"\n.. {kind}:: {name}\n" in (DOCS / "reference/api.md").read_text()
+    reference = (DOCS / "reference/api.md").read_text()
+    generated = isinstance(value, type) and issubclass(value, replay.Sampler) and "\n.. samplers\n" in reference
+    assert generated or f"\n.. {kind}:: {name}\n" in reference
 
 
 @pytest.mark.parametrize("report", sorted((DOCS / "results").rglob("report.html")), ids=lambda file: file.parent.name)

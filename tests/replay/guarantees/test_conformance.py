@@ -1,6 +1,6 @@
 """Every sampler of the library passes the suite it gives to others."""
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ import pytest
 from replaylab import replay
 from replaylab.errors import ConfigError, EmptyBufferError, IdError
 from replaylab.replay import (
-    LAP,
     AntiPrioritized,
     Blocks,
     ByStepsToEnd,
@@ -17,11 +16,9 @@ from replaylab.replay import (
     Dispersed,
     EpisodeEnds,
     Geometric,
-    Greedy,
     LaBER,
     Linear,
     Mixture,
-    Online,
     Oracle,
     Permuted,
     Prioritized,
@@ -32,7 +29,6 @@ from replaylab.replay import (
     ReverseSweep,
     Sampler,
     ShuffledEpochs,
-    SlidingWindow,
     Sticky,
     Tape,
     Uniform,
@@ -50,9 +46,7 @@ class Fresh(CustomSampler):
         return wanted / wanted.sum()
 
 
-SAMPLERS = [
-    Online(),
-    SlidingWindow(),
+WITH_OPTIONS = [
     Uniform(),
     Uniform(replace=False),
     Uniform(stratified=True),
@@ -60,7 +54,6 @@ SAMPLERS = [
     Combined(mode="replace"),
     Combined(distinct=True),
     Combined(mode="replace", distinct=True),
-    ShuffledEpochs(),
     Recency(eta=Linear(0.99, 1.0), least=5, burst=4),
     Geometric(expected_age=10.0),
     Geometric(expected_age=1e6),
@@ -72,12 +65,8 @@ SAMPLERS = [
     EpisodeEnds(share=0.9, truncated=True),
     Prioritized(),
     Prioritized(alpha=1.0, beta=1.0, normalize="batch"),
-    ReLo(),
-    AntiPrioritized(),
     Permuted(),
     Permuted(bins=4),
-    Dispersed(),
-    LAP(),
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
     Prioritized(stratified=False),
@@ -85,7 +74,6 @@ SAMPLERS = [
     Permuted(stratified=False),
     Prioritized(new_steps="largest_ever"),
     RankBased(new_steps="largest_ever"),
-    Greedy(),
     LaBER(lambda pool: pool.id % 5),
     Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
     Fresh(),
@@ -107,6 +95,17 @@ IN_BLOCKS = [
 
 ONCE = [Queue()]
 """Each step comes once, so no more can be drawn than is added; `test_queues_and_sweeps.py` has the rest."""
+
+
+def needs_nothing(kind):
+    return is_dataclass(kind) and all(field.default is not MISSING for field in fields(kind))
+
+
+EXPORTED = [kind for kind in (getattr(replay, name) for name in replay.__all__) if isinstance(kind, type)]
+PUBLIC = [kind for kind in EXPORTED if issubclass(kind, Sampler)]
+CHOSEN = {type(sampler) for sampler in WITH_OPTIONS + ONCE}
+SAMPLERS = [*WITH_OPTIONS, *(kind() for kind in PUBLIC if kind not in CHOSEN and needs_nothing(kind))]
+"""A sampler of which no options are chosen above is tested with its defaults."""
 
 EVERY = [*SAMPLERS, *IN_BLOCKS, *ONCE]
 
@@ -214,8 +213,7 @@ class TestTheMatrixIsComplete:
     """Every sampler and placebo, in every state of guarantee 2, with and without replicas and environments."""
 
     def test_no_sampler_is_left_out(self):
-        public = {getattr(replay, name) for name in replay.__all__}
-        samplers = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Sampler)}
+        samplers = set(PUBLIC)
         assert samplers - {Sampler, TopScores} == kinds() - {TopScores}
         # What a tape draws stands on it; tests/replay/samplers/tapes has the rest.
         tested = {type(sampler) for sampler in SAMPLERS + ONCE} - {Fresh}

@@ -1,7 +1,7 @@
 """Every public call of the replay library, with one senseless argument at a time."""
 
 import json
-from dataclasses import fields
+from dataclasses import MISSING, fields, is_dataclass
 from itertools import islice
 
 import gymnasium as gym
@@ -98,10 +98,6 @@ def stream(**options):
     return ReplayStream([{"x": 1.0}] * 9, 8, 2, **options)
 
 
-WITHOUT_ACCEPTED = (
-    *("Online", "Queue", "SlidingWindow", "ShuffledEpochs", "Greedy", "Recency", "ReverseSweep", "Blocks"),
-    *("Assigned", "Fifo", "Reservoir"),
-)
 ACCEPTED = {
     "Uniform": {"replace": TRUTH, "stratified": TRUTH},
     "Combined": {"distinct": TRUTH},
@@ -115,11 +111,21 @@ ACCEPTED = {
     "NStep": {"gamma": "0", "last": "[]"},
     "FrameStack": {"stacked_input": TRUTH},
     "Sequence": {"state": "[]", "eta": "0", "overlap": "0", "burn_in": "0"},
-    **{name: {} for name in WITHOUT_ACCEPTED},
 }
-"""Of those that need no argument."""
+"""What else configurations accept that need no argument."""
+
+
+def made_without_arguments(kind):
+    of_a_buffer = isinstance(kind, type) and issubclass(kind, (replay.Sampler, replay.Transform, replay.Retention))
+    return of_a_buffer and is_dataclass(kind) and all(one.default is not MISSING for one in fields(kind))
+
+
 CONFIGURATIONS = [
-    *(Call(getattr(replay, name), {}, accepted) for name, accepted in ACCEPTED.items()),
+    *(
+        Call(kind, {}, ACCEPTED.get(name, {}))
+        for name, kind in ((name, getattr(replay, name)) for name in replay.__all__)
+        if made_without_arguments(kind)
+    ),
     Call(replay.Mixture, {"parts": (Uniform(), Prioritized())}, {"shares": "None"}),
     Call(replay.Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
     Call(replay.ByStepsToEnd, {"path": "x"}, {"path": "text", "shift": "0"}),

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replaylab import _core
 from replaylab.arguments import FRACTION, flag, option
 from replaylab.replay.samplers.sampler import COUNT, Sampler
 
@@ -22,10 +21,11 @@ class Blocks(Sampler):
     length: int = option(COUNT, 8)
 
     needs_order: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "blocks"
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("blocks", {"length": self.length})
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"length": self.length}
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class Sticky(Sampler):
     fraction: float = option(FRACTION, 0.5)
 
     distribution_needs_batch_size: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "sticky"
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("sticky", {"fraction": self.fraction})
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"fraction": self.fraction}
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class EpisodeEnds(Sampler):
 
     needs_order: ClassVar[bool] = True
     needs_episodes: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "episode_ends"
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        options = {"share": self.share, "steps": self.steps, "truncated": int(self.truncated)}
-        return _core.SamplerConfig("episode_ends", options)
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"share": self.share, "steps": self.steps, "truncated": self.truncated}

@@ -48,7 +48,6 @@ class Layout(Protocol):
 
     def batch(self, columns: dict[str, Any]) -> Batch:
         """Return flat columns as a batch."""
-        ...
 
 
 class DrawEngine:

@@ -63,10 +63,6 @@ class LaBER(Sampler):
         """Return the engine that draws for a buffer."""
         return LaBEREngine(core, layout, seed, self)
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return the core's sampler, which draws the pool."""
-        return _core.SamplerConfig("uniform")
-
 
 class LaBEREngine(PythonEngine[LaBER]):
     """Draws a pool by the core, and then rows of it by the learner's scores."""

@@ -1,15 +1,20 @@
 """Mixtures: fixed shares of every batch from several samplers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from replaylab import _core
 from replaylab.arguments import POSITIVE, InvalidArgument, check, optional, tuple_of
 from replaylab.errors import ConfigError
 from replaylab.replay.data.schedules import Schedule
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
+
+
+def _of_parts(name: str, join: Callable[[Iterable[bool]], bool]) -> Any:
+    """Return a property that is true where it is of any part, or of all of them."""
+    return property(lambda mixture: join(getattr(part, name) for part in mixture.parts))
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,11 @@ class Mixture(Sampler):
     shares: tuple[float, ...] | None = None
 
     distribution_needs_batch_size: ClassVar[bool] = True
+    wants_feedback = _of_parts("wants_feedback", any)
+    keeps_priorities = _of_parts("keeps_priorities", any)
+    distribution_needs_progress = _of_parts("distribution_needs_progress", any)
+    needs_order = _of_parts("needs_order", any)
+    draws_sequences = _of_parts("draws_sequences", all)
 
     def __post_init__(self) -> None:
         rule = "two or more samplers of this library with a closed form, none of them a Mixture or written in Python"
@@ -41,16 +51,6 @@ class Mixture(Sampler):
         if self.shares is not None and not math.isfinite(sum(self.shares)):
             raise ConfigError(f"`shares` of Mixture must be numbers whose sum is finite, but got {self.shares}")
         _ = self.feedback_kind  # which raises where the parts want different ones
-
-    @property
-    def wants_feedback(self) -> bool:  # type: ignore[override]
-        """Whether any part does."""
-        return any(part.wants_feedback for part in self.parts)
-
-    @property
-    def keeps_priorities(self) -> bool:  # type: ignore[override]
-        """Whether any part does."""
-        return any(part.keeps_priorities for part in self.parts)
 
     @property
     def feedback_kind(self) -> FeedbackKind:  # type: ignore[override]
@@ -66,21 +66,6 @@ class Mixture(Sampler):
                 f"the parts of {self} want different feedback ({names}), but all get the same; leave one kind out"
             )
         return kinds.pop() if kinds else "td_error"
-
-    @property
-    def distribution_needs_progress(self) -> bool:  # type: ignore[override]
-        """Whether any part's does."""
-        return any(part.distribution_needs_progress for part in self.parts)
-
-    @property
-    def needs_order(self) -> bool:  # type: ignore[override]
-        """Whether any part does."""
-        return any(part.needs_order for part in self.parts)
-
-    @property
-    def draws_sequences(self) -> bool:  # type: ignore[override]
-        """Whether all parts do."""
-        return all(part.draws_sequences for part in self.parts)
 
     @property
     def schedules(self) -> tuple[float | Schedule, ...]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replaylab import _core
 from replaylab.replay.samplers.sampler import Sampler
 
 
@@ -15,14 +14,11 @@ class Online(Sampler):
     """
 
     needs_order: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "newest"
 
     def rows(self, batch_size: int) -> int:  # noqa: ARG002
         """Return 1."""
         return 1
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("newest")
 
 
 @dataclass(frozen=True)
@@ -35,10 +31,7 @@ class SlidingWindow(Sampler):
 
     distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("window")
+    core_kind: ClassVar[str] = "window"
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,4 @@ class Queue(Sampler):
     distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = False
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("queue")
+    core_kind: ClassVar[str] = "queue"

@@ -38,15 +38,16 @@ class Permuted(Prioritized):
 
     bins: int = option(COUNT, 1)
 
-    _kind: ClassVar[str] = "permuted"
+    core_kind: ClassVar[str] = "permuted"
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
         """With bins, which are stretches of the ring, or blocks."""
         return self.bins > 1 or super().needs_order
 
-    def _options(self) -> dict[str, float]:
-        return super()._options() | {"bins": self.bins}
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return super().core_options() | {"bins": self.bins}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Dispersed(Prioritized):
     )
     needs_order: ClassVar[bool] = True
     needs_episodes: ClassVar[bool] = True
-    _kind: ClassVar[str] = "dispersed"
+    core_kind: ClassVar[str] = "dispersed"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,7 +12,6 @@ counts the stored blocks, and the largest weight is that of all blocks, or of th
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from replaylab import _core
 from replaylab.arguments import FRACTION, NOT_NEGATIVE, flag, one_of, option
 from replaylab.errors import ConfigError
 from replaylab.replay.data.schedules import Linear, Schedule, scheduled
@@ -75,7 +74,7 @@ class Prioritized(Sampler):
 
     wants_feedback: ClassVar[bool] = True
     keeps_priorities: ClassVar[bool] = True
-    _kind: ClassVar[str] = "prioritized"
+    core_kind: ClassVar[str] = "prioritized"
     _sign: ClassVar[float] = 1.0
     _feedback: ClassVar[int] = ABSOLUTE
 
@@ -105,11 +104,8 @@ class Prioritized(Sampler):
         """β."""
         return self.beta
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig(self._kind, self._options())
-
-    def _options(self) -> dict[str, float]:
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
         return {
             "exponent": self._sign * self.alpha,
             "epsilon": self.epsilon,
@@ -117,8 +113,8 @@ class Prioritized(Sampler):
             "normalize": NORMALIZE.index(self.normalize),
             "block_length": self.block_length,
             "ever": NEW_STEPS.index(self.new_steps),
-            "stratified": int(self.stratified),
-            "replace": int(self.replace),
+            "stratified": self.stratified,
+            "replace": self.replace,
         }
 
 
@@ -151,9 +147,9 @@ class LAP(Sampler):
 
     wants_feedback: ClassVar[bool] = True
     keeps_priorities: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "prioritized"
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        options = {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1}
-        options |= {"ever": NEW_STEPS.index(self.new_steps), "stratified": 1, "replace": 1}
-        return _core.SamplerConfig("prioritized", options)
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        fixed = {"epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1, "stratified": 1, "replace": 1}
+        return fixed | {"exponent": self.alpha, "ever": NEW_STEPS.index(self.new_steps)}

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replaylab import _core
 from replaylab.arguments import FRACTION, one_of, option
 from replaylab.replay.data.schedules import Linear, Schedule, scheduled
 from replaylab.replay.samplers.prioritized import NEW_STEPS, NORMALIZE, NewSteps, Normalize
@@ -34,16 +33,20 @@ class RankBased(Sampler):
 
     wants_feedback: ClassVar[bool] = True
     keeps_priorities: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "rank"
 
     @property
     def scheduled(self) -> float | Schedule:
         """β."""
         return self.beta
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        options = {"alpha": self.alpha, "normalize": NORMALIZE.index(self.normalize)}
-        return _core.SamplerConfig("rank", options | {"ever": NEW_STEPS.index(self.new_steps)})
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {
+            "alpha": self.alpha,
+            "normalize": NORMALIZE.index(self.normalize),
+            "ever": NEW_STEPS.index(self.new_steps),
+        }
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Greedy(Sampler):
     wants_feedback: ClassVar[bool] = True
     keeps_priorities: ClassVar[bool] = True
     distribution_needs_batch_size: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "greedy"
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("greedy", {"ever": 0})
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"ever": 0}

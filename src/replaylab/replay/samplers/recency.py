@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replaylab import _core
 from replaylab.arguments import SHARE, number, option
 from replaylab.replay.data.schedules import Linear, Schedule, scheduled
 from replaylab.replay.samplers.sampler import COUNT, Sampler
@@ -30,15 +29,16 @@ class Recency(Sampler):
 
     distribution_needs_progress: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "recency"
 
     @property
     def scheduled(self) -> float | Schedule:
         """η."""
         return self.eta
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("recency", {"least": self.least, "burst": self.burst})
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"least": self.least, "burst": self.burst}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Geometric(Sampler):
     expected_age: float = option(number("positive and at most 1e12", lambda age: 0.0 < age <= 1e12), 10_000.0)
 
     needs_order: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "geometric"
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("geometric", {"q": 1.0 / (1.0 + self.expected_age)})
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"q": 1.0 / (1.0 + self.expected_age)}

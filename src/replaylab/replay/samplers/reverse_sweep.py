@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replaylab import _core
 from replaylab.arguments import option
 from replaylab.replay.samplers.sampler import COUNT, Sampler
 
@@ -24,7 +23,8 @@ class ReverseSweep(Sampler):
 
     distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "reverse"
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("reverse", {"stride": self.stride})
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"stride": self.stride}

@@ -4,7 +4,6 @@ A sampler is a small frozen configuration; the state it needs lives in the buffe
 steps, B the batch size asked for, δ a TD error.
 """
 
-from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 from replaylab import _core
@@ -21,7 +20,7 @@ FeedbackKind = Literal["td_error", "reducible_loss"]
 under the target network."""
 
 
-class Sampler(ABC):
+class Sampler:
     """What to draw; give one to `ReplayBuffer(sampler=...)`.
 
     Attributes:
@@ -35,6 +34,7 @@ class Sampler(ABC):
         no_closed_form: Why `probabilities` cannot state the sampling probability of one row; "" where it can.
         in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
         draws_sequences: Whether `Sequence` can be made of what it draws.
+        core_kind: Its kind in the compiled core; of a sampler that draws in Python, what draws its pool, if it has one.
         record_nbytes: Bytes that are recorded in Python about each stored step.
     """
 
@@ -48,6 +48,7 @@ class Sampler(ABC):
     no_closed_form: ClassVar[str] = ""
     in_core: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "uniform"
     record_nbytes: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -81,6 +82,10 @@ class Sampler(ABC):
         """Return what draws for a buffer: here the compiled core, which has its own streams from the same seed."""
         return DrawEngine(core, layout)
 
-    @abstractmethod
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {}
+
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
+        return _core.SamplerConfig(self.core_kind, self.core_options())

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from replaylab import _core
 from replaylab.replay.samplers.sampler import Sampler
 
 
@@ -18,7 +17,4 @@ class ShuffledEpochs(Sampler):
     """
 
     distribution_needs_batch_size: ClassVar[bool] = True
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("epochs")
+    core_kind: ClassVar[str] = "epochs"

@@ -59,6 +59,7 @@ class Combined(Sampler):
 
     distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "combined"
 
     @property
     def draws_sequences(self) -> bool:  # type: ignore[override]
@@ -69,7 +70,6 @@ class Combined(Sampler):
         """Return B, and one more for mode "plus"."""
         return batch_size + (self.mode == "plus")
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        options = {"replace": int(self.mode == "replace"), "distinct": int(self.distinct)}
-        return _core.SamplerConfig("combined", options)
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"replace": self.mode == "replace", "distinct": self.distinct}

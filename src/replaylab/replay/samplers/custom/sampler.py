@@ -83,10 +83,6 @@ class CustomSampler(Sampler):
         """
         return np.ones(len(probabilities))
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return the core's sampler, which is not used: the core only stores."""
-        return _core.SamplerConfig("uniform")
-
 
 class TopScores(CustomSampler):
     """Base of samplers that draw the B steps of the highest scores; derive from it, and define `scores`.

@@ -77,10 +77,6 @@ class Tape(Sampler):
         """Return what draws for a buffer."""
         return TapeEngine(core, layout, seed, self)
 
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know: nothing, it only stores."""
-        return _core.SamplerConfig("uniform")
-
 
 class TapeEngine(PythonEngine[Tape]):
     """Draws what a tape holds, or what `choose` makes of it, and remembers how far it is.
