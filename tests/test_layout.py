@@ -44,8 +44,7 @@ def test_no_folder_is_overfull_and_no_file_too_long():
     files = [Path(name) for name in listed if (ROOT / name).is_file()]
     assert not {folder: count for folder, count in Counter(path.parent for path in files).items() if count > MOST}
     code = [path for path in files if path.suffix in {".py", ".cpp", ".hpp"}]
-    long = [path.as_posix() for path in code if len((ROOT / path).read_text().splitlines()) > 500]
-    assert long == ["src/replaylab/replay/buffer.py"], "one class, most of it documentation"
+    assert not [path.as_posix() for path in code if len((ROOT / path).read_text().splitlines()) > 500]
 
 
 IMPORTS_MOST = 12

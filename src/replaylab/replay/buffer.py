@@ -24,12 +24,12 @@ from replaylab.replay.transforms import Transform
 class ReplayBuffer(CommonMembers):
     """Stores steps, draws batches from an exactly known sampling distribution, and takes the learner's feedback.
 
-    Every stored step gets a number, its ``id``, that is never reused; when more than `capacity` are stored
-    the oldest is dropped. Leading axes of every array are replicas R, time steps T, environments E, in this
-    order; each is present only if declared (R: `replicas`, E: `num_envs`) or required by the call (T: `extend`).
-    All methods may be called from several threads at once, and from signal handlers and callbacks (`distribution`,
-    `weights`, `score`). After a fork the child finds every buffer between two calls. A buffer that draws in Python (a
-    custom sampler, `LaBER`, `Tape`) raises `ConfigError` there if another thread was drawing from it.
+    Every stored step gets a number, its ``id``, that is never reused; when more than `capacity` are stored the oldest
+    is dropped. Leading axes of every array are replicas R, time steps T, environments E, in this order; each is present
+    only if declared (R: `replicas`, E: `num_envs`) or required by the call (T: `extend`). All methods may be called
+    from several threads at once, and from signal handlers and callbacks (`distribution`, `weights`, `score`). After a
+    fork the child finds every buffer between two calls. A buffer that draws in Python (a custom sampler, `LaBER`,
+    `Tape`) raises `ConfigError` there if another thread was drawing from it.
 
     Args:
         capacity: C, how many steps are kept, in each replica.
@@ -45,8 +45,7 @@ class ReplayBuffer(CommonMembers):
         storage: Where the rows are stored: None (default): in this process's memory; a `SharedMemory` or a `MemoryMap`.
         autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
             `AutoresetMode`; see `add`. None: every step given is a true transition.
-        count_replays: Whether to count how often each step is drawn, for `stats`: it costs four bytes a step and
-            one cache miss per drawn row.
+        count_replays: Whether to count each step's draws, for `stats`: four bytes a step, one cache miss a drawn row.
         min_size: Steps that must be stored (in each replica) before a batch is drawn; until then `sample` raises
             `EmptyBufferError`.
         episodes: What ends an episode: "flags": a step whose ``terminated`` or ``truncated`` is set, and
@@ -294,36 +293,6 @@ class ReplayBuffer(CommonMembers):
         """
         return by_episode.episodes(self._parts)
 
-    def end_episode(self, where: npt.ArrayLike | None = None) -> None:
-        """Mark that environments were reset separately: their next step does not follow a stored step.
-
-        Needed only if an episode is abandoned (neither terminated nor truncated). No transform then crosses that
-        border, and in "next_step" mode the next step is stored.
-
-        Args:
-            where: bool ``[R] [E]``; None: in all environments.
-        """
-        self._parts.engine.end_episode(where)
-
-    def clear(self) -> None:
-        """Drop every stored step.
-
-        Ids are not reused: the next one is the next multiple of C, so that id i is still in slot i mod C. Random
-        streams and episodes continue, too: the next step belongs to the episode begun before, unless `end_episode` is
-        called. The sampler forgets its feedback. The memory is kept for later steps.
-
-        Raises:
-            ConfigError: The rows are in a `storage`, which other processes use too.
-
-        Example:
-            >>> from replaylab import Field, ReplayBuffer
-            >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
-            >>> ids, _ = buffer.extend(x=[1.0, 2.0]), buffer.clear()
-            >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0])
-            (0, 10, 0)
-        """
-        self._parts.clear()
-
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
 
@@ -393,32 +362,6 @@ class ReplayBuffer(CommonMembers):
         """
         return ahead.batches(self, batch_size, prefetch, total, progress, pin_memory, device)
 
-    def update_priorities(
-        self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
-    ) -> int:
-        """Pass the learner's feedback for these steps to the sampler.
-
-        Ids whose step has been dropped since change nothing, nor does −1; of equal ids the last one counts.
-        Samplers that take no feedback ignore `td_error`: they count the ids and change nothing.
-
-        Args:
-            ids: int64 ``[R] ...``, from `add`, `extend` or a batch.
-            td_error: δ of the same shape, of any sign: p = |δ| + ε. An array of JAX or a tensor of PyTorch that is on
-                another device is waited for and copied once.
-            priority: Instead of `td_error`: p itself, ≥ 0, of each id, or one number for all; a step of priority 0 is
-                never drawn. In a `Mixture` this holds for the parts that use priorities.
-
-        Returns:
-            How many of the ids were still stored.
-
-        Raises:
-            ConfigError: `priority` is given, but the sampler uses no priorities.
-            PriorityError: A value is NaN, infinite, or a negative priority; nothing is changed.
-            IdError: An id was never assigned.
-            ShapeError, DtypeError: The arrays do not fit each other.
-        """
-        return self._parts.update(ids, td_error, priority)
-
     def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
         """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
 
@@ -453,15 +396,6 @@ class ReplayBuffer(CommonMembers):
             OverSizeError: The batch would not fit into this machine's memory.
         """
         return introspection.as_batch(self._parts, ids)
-
-    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> introspection.ReplayStats:
-        """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
-
-        Args:
-            batch_size: B, for the figures of a sampling distribution that depends on it; None leaves these out.
-            progress: Training progress, likewise.
-        """
-        return introspection.stats_of(self._parts, batch_size, progress)
 
     def stored_ids(self) -> list[npt.NDArray[np.int64]]:
         """Return the ids of the stored steps, replica by replica, (N,), oldest first."""
@@ -522,7 +456,7 @@ class ReplayBuffer(CommonMembers):
             SnapshotError: The snapshot is of a buffer that was declared otherwise; or as for `load`.
             StorageError: As for `load`.
         """
-        persistence.restore(self, path, continue_episodes)
+        super().restore(path, continue_episodes=continue_episodes)
         self._call_core()
 
     def part(self, replicas: npt.ArrayLike) -> Self:
@@ -558,15 +492,6 @@ class ReplayBuffer(CommonMembers):
         """
         self._parts.core.flush()
         self._parts.core.close()
-
-    def __reduce__(self) -> Any:
-        return persistence.reduced(self)
-
-    def __copy__(self) -> Self:
-        return persistence.refuse_copy(self)
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return persistence.copied(self, memo)
 
     def __repr__(self) -> str:
         return introspection.text(self._parts)

@@ -14,7 +14,6 @@ from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.buffer_memory import check_memory
 from replaylab.replay.data.arrays import feedback_of, values_array
-from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.memory import core_fields
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.data.undelivered import BatchQueue
@@ -101,9 +100,6 @@ class Buffer(Protocol):
     """A `ReplayBuffer` or a `Priorities`, as the functions beside it use it."""
 
     _parts: BufferParts
-
-    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
-        """Draw a batch; see `ReplayBuffer.sample`."""
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
         """Mark that environments were reset; see `ReplayBuffer.end_episode`."""

@@ -1,7 +1,7 @@
 """Members that `ReplayBuffer` and `Priorities` share: options, sizes, probabilities and snapshots."""
 
 import os
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -119,3 +119,81 @@ class CommonMembers:
                 previous snapshot stays. `add` raises it too, in a signal handler that interrupts a `save`.
         """
         persistence.save(self._parts, path)
+
+    def restore(self, path: str | os.PathLike[str], *, continue_episodes: bool | None = None) -> None:
+        """Restore, in place, what `save` wrote; see `ReplayBuffer.restore`."""
+        persistence.restore(self, path, continue_episodes)
+
+    def end_episode(self, where: npt.ArrayLike | None = None) -> None:
+        """Mark that environments were reset separately: their next step does not follow a stored step.
+
+        Needed only if an episode is abandoned (neither terminated nor truncated). No transform then crosses that
+        border, and in "next_step" mode the next step is stored.
+
+        Args:
+            where: bool ``[R] [E]``; None: in all environments.
+        """
+        self._parts.engine.end_episode(where)
+
+    def clear(self) -> None:
+        """Drop every stored step.
+
+        Ids are not reused: the next one is the next multiple of C, so that id i is still in slot i mod C. Random
+        streams and episodes continue, too: the next step belongs to the episode begun before, unless `end_episode` is
+        called. The sampler forgets its feedback. The memory is kept for later steps.
+
+        Raises:
+            ConfigError: The rows are in a `storage`, which other processes use too.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
+            >>> ids, _ = buffer.extend(x=[1.0, 2.0]), buffer.clear()
+            >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0])
+            (0, 10, 0)
+        """
+        self._parts.clear()
+
+    def update_priorities(
+        self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
+    ) -> int:
+        """Pass the learner's feedback for these steps to the sampler.
+
+        Ids whose step has been dropped since change nothing, nor does −1; of equal ids the last one counts.
+        Samplers that take no feedback ignore `td_error`: they count the ids and change nothing.
+
+        Args:
+            ids: int64 ``[R] ...``, from `add`, `extend` or a batch.
+            td_error: δ of the same shape, of any sign: p = |δ| + ε. An array of JAX or a tensor of PyTorch that is on
+                another device is waited for and copied once.
+            priority: Instead of `td_error`: p itself, ≥ 0, of each id, or one number for all; a step of priority 0 is
+                never drawn. In a `Mixture` this holds for the parts that use priorities.
+
+        Returns:
+            How many of the ids were still stored.
+
+        Raises:
+            ConfigError: `priority` is given, but the sampler uses no priorities.
+            PriorityError: A value is NaN, infinite, or a negative priority; nothing is changed.
+            IdError: An id was never assigned.
+            ShapeError, DtypeError: The arrays do not fit each other.
+        """
+        return self._parts.update(ids, td_error, priority)
+
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> introspection.ReplayStats:
+        """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
+
+        Args:
+            batch_size: B, for the figures of a sampling distribution that depends on it; None leaves these out.
+            progress: Training progress, likewise.
+        """
+        return introspection.stats_of(self._parts, batch_size, progress)
+
+    def __reduce__(self) -> Any:
+        return persistence.reduced(self)
+
+    def __copy__(self) -> Self:
+        return persistence.refuse_copy(self)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return persistence.copied(self, memo)

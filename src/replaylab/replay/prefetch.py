@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import RLock, get_ident
-from typing import Any
+from typing import Any, Protocol
 
 from replaylab.arguments import LARGEST_AXIS, checked, flag, returned
 from replaylab.errors import ConfigError
@@ -20,12 +20,20 @@ from replaylab.replay.data.batch import Batch, Delivery, delivery
 from replaylab.replay.data.forks import watch
 from replaylab.replay.data.undelivered import BatchQueue, Request
 
+
+class DrawnBuffer(Buffer, Protocol):
+    """A buffer that batches are drawn from."""
+
+    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
+        """Draw a batch; see `ReplayBuffer.sample`."""
+
+
 Progress = float | Callable[[int], float] | None
 """Training progress: a number, or a function of a batch's number that gives one."""
 
 
 def batches(
-    buffer: Buffer,
+    buffer: DrawnBuffer,
     batch_size: int,
     prefetch: int,
     total: int | None,
@@ -42,7 +50,7 @@ def batches(
 
 
 def _batches(
-    buffer: Buffer, batch_size: int, prefetch: int, total: int | None, progress: Progress, deliver: Delivery
+    buffer: DrawnBuffer, batch_size: int, prefetch: int, total: int | None, progress: Progress, deliver: Delivery
 ) -> Generator[Batch, None, None]:
     drawer = Drawer.of(buffer) if prefetch else None
     queue = BatchQueue.of(buffer._parts.ahead, batch_size)
@@ -85,7 +93,7 @@ class Drawer:
     # executors share: so `leave` submits nothing, and nothing is submitted with this lock held.
     _guard = RLock()
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: DrawnBuffer) -> None:
         self._parts = buffer._parts
         self._core = buffer._parts.core
         self._sample = buffer.sample
@@ -97,7 +105,7 @@ class Drawer:
         watch(self)
 
     @classmethod
-    def of(cls, buffer: Buffer) -> "Drawer":
+    def of(cls, buffer: DrawnBuffer) -> "Drawer":
         """Return the buffer's drawer for a new iterator; create it for the first."""
         with cls._guard:
             drawer: Drawer = buffer._parts.drawer or cls(buffer)

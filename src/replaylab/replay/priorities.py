@@ -143,18 +143,6 @@ class Priorities(CommonMembers):
             )
         return self._parts.core.assign(slots)
 
-    def end_episode(self, where: npt.ArrayLike | None = None) -> None:
-        """Mark that environments were reset: their next step does not follow a stored step.
-
-        Args:
-            where: bool ``[E]``; None: in all environments.
-        """
-        self._parts.core.end_episode(where)
-
-    def clear(self) -> None:
-        """Drop every step. The next id is the next multiple of C, so that step i is still in slot i mod C."""
-        self._parts.clear()
-
     def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
         """Draw a batch: ``slot`` (B,) int64, ``id`` (B,) int64, ``weight`` (B,) float32, ``probability`` (B,) float64.
 
@@ -168,34 +156,6 @@ class Priorities(CommonMembers):
             ConfigError: `batch_size` or `progress` is out of its range.
         """
         return self._parts.engine.sample(batch_size, progress, None)
-
-    def update_priorities(
-        self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
-    ) -> int:
-        """Pass the learner's feedback to the sampler, as `ReplayBuffer.update_priorities` does.
-
-        Ids whose step has been dropped change nothing, nor does −1; of equal ids the last one counts.
-
-        Args:
-            ids: int64 ``...``, from `add`, `extend`, `assign` or a batch.
-            td_error: δ of the same shape, of any sign.
-            priority: Instead of `td_error`: p itself, ≥ 0, of each id, or one number for all; a step of priority 0 is
-                never drawn.
-
-        Returns:
-            How many of the ids were still stored.
-
-        Raises:
-            ConfigError: `priority` is given, but the sampler uses no priorities.
-            PriorityError: A value is NaN, infinite, or a negative priority; nothing is changed.
-            IdError: An id was never assigned.
-            ShapeError, DtypeError: The arrays do not fit each other.
-        """
-        return self._parts.update(ids, td_error, priority)
-
-    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> introspection.ReplayStats:
-        """Return figures of what is stored, drawn and prioritized now, as `ReplayBuffer.stats` does."""
-        return introspection.stats_of(self._parts, batch_size, progress)
 
     def stored_ids(self) -> npt.NDArray[np.int64]:
         """Return the ids of the stored steps, (N,), oldest first."""
@@ -226,19 +186,6 @@ class Priorities(CommonMembers):
             StorageError: The folder cannot be read.
         """
         return persistence.load(cls, PrioritiesConfig, path, {"sampler": sampler}, continue_episodes)
-
-    def restore(self, path: str | os.PathLike[str], *, continue_episodes: bool | None = None) -> None:
-        """Restore, in place, what `save` wrote, as `ReplayBuffer.restore` does."""
-        persistence.restore(self, path, continue_episodes)
-
-    def __reduce__(self) -> Any:
-        return persistence.reduced(self)
-
-    def __copy__(self) -> Self:
-        return persistence.refuse_copy(self)
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return persistence.copied(self, memo)
 
     def __repr__(self) -> str:
         envs = f", {self.num_envs} envs" if self.num_envs else ""

@@ -59,26 +59,21 @@ class Replay(Protocol):
 
     def __len__(self) -> int:
         """Return how many steps are stored now, in the replica that has fewest."""
-        ...
 
     def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment and return the ids, −1 where nothing was stored.
 
         `final_obs` is passed only in autoreset mode "same_step".
         """
-        ...
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would, and return the ids."""
-        ...
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
         """Mark that environments were reset separately: their next step does not follow a stored step."""
-        ...
 
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None) -> Batch:
         """Draw a batch in every replica; raise `EmptyBufferError` if too few steps are stored."""
-        ...
 
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
@@ -87,21 +82,17 @@ class Replay(Protocol):
 
         A replay that takes no feedback counts the ids and changes nothing.
         """
-        ...
 
     def probabilities(
         self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
     ) -> npt.NDArray[np.float64]:
         """Return for each of these steps the probability that a random row of the next batch is this step."""
-        ...
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> Any:
         """Return figures of what is stored and drawn, as attributes; `ReplayStats` is what a `ReplayBuffer` returns."""
-        ...
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to files directly in a folder, replacing what was saved there before."""
-        ...
 
 
 @runtime_checkable
@@ -113,7 +104,6 @@ class RestorableReplay(Replay, Protocol):
 
         With ``continue_episodes=True``, which checkpoints pass, it continues as the saved one would have.
         """
-        ...
 
 
 @runtime_checkable
@@ -122,7 +112,6 @@ class DivisibleReplay(Replay, Protocol):
 
     def part(self, replicas: npt.ArrayLike) -> "DivisibleReplay":
         """Return a new replay of some of the replicas, each of which continues as it would have here."""
-        ...
 
 
 @runtime_checkable
@@ -131,19 +120,15 @@ class InspectableReplay(Replay, Protocol):
 
     def stored_ids(self) -> list[npt.NDArray[np.int64]]:
         """Return the ids of the stored steps, replica by replica, (N,), oldest first."""
-        ...
 
     def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
         """Return these steps as they are stored, as columns nested like the fields."""
-        ...
 
     def as_batch(self, ids: npt.ArrayLike) -> Batch:
         """Return these steps in the form of a drawn batch."""
-        ...
 
     def replay_counts(self) -> list[npt.NDArray[np.int64]]:
         """Return how often each stored step was drawn, replica by replica, (N,) in the order of `stored_ids`."""
-        ...
 
 
 @runtime_checkable

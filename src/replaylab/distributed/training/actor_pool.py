@@ -30,15 +30,12 @@ class Launcher(Protocol):
         Its client is that of a shard, with the actor's life as its epoch: `begin` and `step` are methods of `Actor`,
         and the parcel of `step` comes from `publish`.
         """
-        ...
 
     def publish(self, weights: Any) -> Any:
         """Return what stands for weights in calls of `step`."""
-        ...
 
     def ready(self, pendings: list[Pending], seconds: float) -> list[bool]:
         """Return which of the answers are there; where none is, wait for one, but so long at most."""
-        ...
 
 
 @dataclass

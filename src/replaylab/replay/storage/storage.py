@@ -66,11 +66,9 @@ class Storage(Protocol):
 
     def opened(self) -> "Storage":
         """Return the same storage with `create` False."""
-        ...
 
     def unlink(self) -> None:
         """Remove the file if it exists; processes that have it open continue to use it until they end."""
-        ...
 
 
 def core_storage(

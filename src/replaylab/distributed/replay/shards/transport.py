@@ -47,7 +47,6 @@ class Pending(Protocol):
 
     def ready(self) -> bool:
         """Whether `result` would return, or raise, at once."""
-        ...
 
     def result(self) -> Any:
         """Wait for the answer and return it.
@@ -55,7 +54,6 @@ class Pending(Protocol):
         Raises:
             ShardLost: There will be none.
         """
-        ...
 
 
 class ShardClient(Protocol):
@@ -80,11 +78,9 @@ class ShardClient(Protocol):
             arguments: Its arguments; they may change once this returns.
             parcel: What follows them, of `Transport.parcel`; None: nothing.
         """
-        ...
 
     def stop(self) -> None:
         """End it, if it is still there."""
-        ...
 
 
 class Transport(Protocol):
@@ -99,16 +95,12 @@ class Transport(Protocol):
 
     def start(self, declaration: Declaration) -> ShardClient:
         """Start a shard, without waiting for it. What goes wrong is raised by its first call, `begin`."""
-        ...
 
     def newest(self, number: int, after: int) -> ShardClient | None:
         """Return the shard of this slot and of the highest epoch above `after`, None while there is none."""
-        ...
 
     def parcel(self, contents: tuple[Any, ...]) -> Any:
         """Return arguments so that they can be sent again, whatever becomes of their arrays."""
-        ...
 
     def batch_room(self) -> int:
         """Return how many bytes of answers there is room for at once."""
-        ...
