@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,8 +70,7 @@ class SavedRun:
 
         if path.suffix not in (".png", ".svg"):
             raise SpecError(f"watch: --sheet must end in .png or .svg, but got {path}")
-        with closing(_Open(self)) as checkpoint:
-            run, replica = checkpoint.run, checkpoint.replica
+        with self._checkpoint() as (run, replica):
             sheet = sheet_of(run, replica, run.learner.batch_size, places)
             when = f"seed {self.seed} after {int(run.clock.now[replica]):,} {self.chunk.unit}"
         about = f"{self.chunk.environment}, {self.chunk.strategy}, {when}"
@@ -85,9 +84,8 @@ class SavedRun:
         from replaylab.watch import greedy
 
         if not (self.folder / f"agents-{self.seed}.npz").is_file():
-            with closing(_Open(self)) as checkpoint:
-                run = checkpoint.run
-                return use(greedy(run.agents, len(run.seeds), checkpoint.replica))
+            with self._checkpoint() as (run, replica):
+                return use(greedy(run.agents, len(run.seeds), replica))
         configuration = self.chunk.configuration()
         env_id, options = self.chunk.made_of
         with closing(make_vector_env(env_id, 1, **options)) as env:
@@ -96,66 +94,29 @@ class SavedRun:
         load_agents(self.folder, agents, self.seed)
         return use(greedy(agents, 1))
 
-
-class _Open:
-    """An open checkpoint.
-
-    Attributes:
-        run: As it was when it was saved.
-        replica: Index of the replica of the seed.
-    """
-
-    def __init__(self, saved: SavedRun) -> None:
+    @contextmanager
+    def _checkpoint(self) -> Iterator[tuple[Run, int]]:
+        """Yield the run as it was when it was saved, and the index of the replica of the seed."""
         from replaylab.learners.api.hooks import HookSource
         from replaylab.learners.training import checkpoint
         from replaylab.learners.training.hooks import HookList
 
-        if not (saved.folder / "run.json").is_file():
+        if not (self.folder / "run.json").is_file():
             raise SnapshotError(
-                f"{saved.folder} holds no checkpoint: there is no run.json in it; train with --save-every below the "
+                f"{self.folder} holds no checkpoint: there is no run.json in it; train with --save-every below the "
                 "budget, in an environment that can continue from one"
             )
-        chunk, configuration = saved.chunk, saved.chunk.configuration()
-        self.run: Run = checkpoint.load(saved.folder, configuration, HookList(configuration, chunk.seeds))
-        if saved.seed not in self.run.seeds:
-            self.close()
-            raise SnapshotError(f"seed {saved.seed} had ended before the last checkpoint in {saved.folder} was written")
-        self.replica = self.run.seeds.index(saved.seed)
-        if isinstance(configuration.sampler, HookSource):  # some, such as the oracle, hear of the agents by a hook
-            for hook in configuration.sampler.hooks():
-                hook.on_begin(self.run)
-
-    def close(self) -> None:
-        """End the environments."""
-        self.run.env.close()
-
-
-def watch(saved: SavedRun, sheet: Path | None, video: Path | None, places: int, max_steps: int) -> list[str]:
-    """Write the video, the sheet or both, as requested, and return the lines to print.
-
-    Where neither is asked for, both go into the run's folder; one that cannot be is reported, and is no error unless
-    there is neither.
-
-    Raises:
-        ReplayError: What is asked for cannot be.
-    """
-    wanted: list[Callable[[], str]] = []
-    if video or not sheet:
-        wanted.append(lambda: saved.write_video(video or saved.folder / f"greedy-{saved.seed}.mp4", max_steps))
-    if sheet or not video:
-        wanted.append(lambda: saved.write_sheet(sheet or saved.folder / f"replay-{saved.seed}.png", places))
-    if sheet or video:
-        return [write() for write in wanted]
-    written: list[str] = []
-    refused: list[ReplayError] = []
-    for write in wanted:
-        try:
-            written.append(write())
-        except (ConfigError, MissingExtraError, SnapshotError) as error:
-            refused.append(error)
-    if not written:
-        raise refused[0]
-    return [*written, *(f"not written: {error}" for error in refused)]
+        configuration = self.chunk.configuration()
+        run = checkpoint.load(self.folder, configuration, HookList(configuration, self.chunk.seeds))
+        with closing(run.env):
+            if self.seed not in run.seeds:
+                raise SnapshotError(
+                    f"seed {self.seed} had ended before the last checkpoint in {self.folder} was written"
+                )
+            if isinstance(configuration.sampler, HookSource):  # some, such as the oracle, hear of the agents by a hook
+                for hook in configuration.sampler.hooks():
+                    hook.on_begin(run)
+            yield run, run.seeds.index(self.seed)
 
 
 @dataclass(frozen=True)
@@ -202,6 +163,30 @@ class WatchCommand:
         saved = SavedRun(self.folder, self.seed)
         for option in ("sheet", "video"):
             check_place("watch", option, getattr(self, option), is_file=True)
-        for line in watch(saved, self.sheet, self.video, self.places, self.max_steps):
-            print(line)
+        print("\n".join(self._written(saved)))
         return 0
+
+    def _written(self, saved: SavedRun) -> list[str]:
+        """Write the video, the sheet or both, as requested, and return the lines to print.
+
+        Where neither is asked for, both go into the run's folder; one that cannot be is reported, and is no error
+        unless there is neither.
+        """
+        video = self.video or saved.folder / f"greedy-{saved.seed}.mp4"
+        sheet = self.sheet or saved.folder / f"replay-{saved.seed}.png"
+        written, refused = list[str](), list[ReplayError]()
+        writers: list[tuple[Path | None, Path | None, Callable[[], str]]] = [
+            (self.video, self.sheet, lambda: saved.write_video(video, self.max_steps)),
+            (self.sheet, self.video, lambda: saved.write_sheet(sheet, self.places)),
+        ]
+        for asked, other, write in writers:
+            if asked or not other:
+                try:
+                    written.append(write())
+                except (ConfigError, MissingExtraError, SnapshotError) as error:
+                    if asked:
+                        raise
+                    refused.append(error)
+        if not written:
+            raise refused[0]
+        return [*written, *(f"not written: {error}" for error in refused)]

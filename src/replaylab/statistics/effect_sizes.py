@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replaylab.arguments import INSIDE, flag, reals, seed_number, takes
+from replaylab.arguments import flag, reals, takes
 from replaylab.errors import ShapeError
 from replaylab.statistics.resampling import (
-    COUNT,
+    FIXED_BOOTSTRAP,
     NUMBERS,
+    PAIRED,
     RESAMPLES,
     Band,
     Floats,
@@ -22,7 +23,7 @@ from replaylab.statistics.resampling import (
 )
 
 
-@takes(treated=NUMBERS, baseline=NUMBERS, paired=flag, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
+@takes(**PAIRED, **FIXED_BOOTSTRAP, paired=flag, calibrated=flag)
 def probability_of_improvement(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -81,7 +82,7 @@ def _improvement(treated: Floats, baseline: Floats) -> Floats:
     return np.asarray(wins / treated.shape[-2])
 
 
-@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=COUNT, seed=seed_number)
+@takes(**PAIRED, **FIXED_BOOTSTRAP)
 def standardised_difference(
     treated: ArrayLike, baseline: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
@@ -127,14 +128,7 @@ def _standardised(differences: Floats) -> Floats:
     return np.asarray(np.divide(mean, spread, out=limit, where=varies))
 
 
-@takes(
-    values=NUMBERS,
-    thresholds=reals("T", leading=False),
-    level=INSIDE,
-    resamples=COUNT,
-    seed=seed_number,
-    calibrated=flag,
-)
+@takes(**FIXED_BOOTSTRAP, values=NUMBERS, thresholds=reals("T", leading=False), calibrated=flag)
 def performance_profile(
     values: ArrayLike,
     thresholds: ArrayLike,

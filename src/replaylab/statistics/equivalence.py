@@ -12,7 +12,7 @@ from replaylab.arguments import BELOW_HALF, check, instance, number, optional, s
 from replaylab.errors import ConfigError
 from replaylab.statistics.interquartile_means import paired_difference
 from replaylab.statistics.permutation import least_p
-from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs
+from replaylab.statistics.resampling import COUNT, PAIRED, Interval, as_pairs
 
 Verdict = Literal["equivalent", "higher", "lower", "inconclusive"]
 
@@ -67,14 +67,7 @@ class Equivalence:
         return "lower" if self.difference.high < 0.0 else "inconclusive"
 
 
-@takes(
-    treated=NUMBERS,
-    baseline=NUMBERS,
-    bounds=instance(Bounds, "Bounds"),
-    alpha=BELOW_HALF,
-    resamples=optional(COUNT),
-    seed=seed_number,
-)
+@takes(**PAIRED, bounds=instance(Bounds, "Bounds"), alpha=BELOW_HALF, resamples=optional(COUNT), seed=seed_number)
 def paired_equivalence(
     treated: ArrayLike,
     baseline: ArrayLike,

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replaylab.arguments import INSIDE, LARGEST, checked, optional, reals, seed_number, takes, whole
+from replaylab.arguments import LARGEST, checked, reals, seed_number, takes, whole
 from replaylab.errors import ShapeError
 from replaylab.statistics.interquartile_means import bootstrap_interval
 from replaylab.statistics.permutation import PERMUTATIONS, is_exact, share_as_extreme, swap_patterns
-from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Floats, Interval, interval_p
+from replaylab.statistics.resampling import BOOTSTRAP, COUNT, NUMBERS, VALUES, Floats, Interval, interval_p
 
 
 class Contrast(NamedTuple):
@@ -47,7 +47,7 @@ def contrast_weights(*factors: ArrayLike) -> Floats:
     return product
 
 
-@takes(values=NUMBERS, weights=reals(), level=INSIDE, resamples=optional(COUNT), permutations=COUNT, seed=seed_number)
+@takes(**BOOTSTRAP, values=NUMBERS, weights=reals(), permutations=COUNT)
 def contrast(
     values: ArrayLike,
     weights: ArrayLike,

@@ -11,12 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replaylab.arguments import INSIDE, LARGEST, flag, optional, reals, seed_number, takes, whole
+from replaylab.arguments import LARGEST, flag, reals, takes, whole
 from replaylab.errors import ShapeError
 from replaylab.statistics.bootstrap import bootstrap_ends, random_ends
 from replaylab.statistics.resampling import (
-    COUNT,
+    BOOTSTRAP,
+    FIXED_BOOTSTRAP,
     NUMBERS,
+    PAIRED,
     Band,
     Floats,
     Interval,
@@ -66,7 +68,7 @@ def iqm_difference(treated: Floats, baseline: Floats) -> Floats:
     return pooled_iqm(treated) - pooled_iqm(baseline)
 
 
-@takes(values=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
+@takes(**BOOTSTRAP, values=NUMBERS, calibrated=flag)
 def bootstrap_interval(
     values: ArrayLike, *, level: float = 0.95, resamples: int | None = None, seed: int = 0, calibrated: bool = True
 ) -> Interval:
@@ -94,7 +96,7 @@ def bootstrap_interval(
     return Interval(float(pooled_iqm(array)), *bounds)
 
 
-@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
+@takes(**PAIRED, **BOOTSTRAP, calibrated=flag)
 def paired_difference(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -127,7 +129,7 @@ def paired_difference(
     return Interval(float(iqm_difference(a, b)), *bounds)
 
 
-@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
+@takes(**PAIRED, **BOOTSTRAP, calibrated=flag)
 def unpaired_difference(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -161,7 +163,7 @@ def unpaired_difference(
     return Interval(float(iqm_difference(a, b)), *bounds)
 
 
-@takes(values=reals("N", "T", leading=False), level=INSIDE, resamples=COUNT, seed=seed_number)
+@takes(values=reals("N", "T", leading=False), **FIXED_BOOTSTRAP)
 def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Band:
     """Return the IQM over runs at every point of a learning curve, with pointwise bootstrap intervals.
 

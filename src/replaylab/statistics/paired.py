@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
-from replaylab.arguments import INSIDE, optional, seed_number, takes
+from replaylab.arguments import takes
 from replaylab.statistics.interquartile_means import paired_difference
 from replaylab.statistics.permutation import PERMUTATIONS, paired_permutation_test
-from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs, interval_p
+from replaylab.statistics.resampling import BOOTSTRAP, COUNT, PAIRED, Interval, as_pairs, interval_p
 
 
 class PairedTest(NamedTuple):
@@ -19,14 +19,7 @@ class PairedTest(NamedTuple):
     p: float
 
 
-@takes(
-    treated=NUMBERS,
-    baseline=NUMBERS,
-    level=INSIDE,
-    resamples=optional(COUNT),
-    permutations=COUNT,
-    seed=seed_number,
-)
+@takes(**PAIRED, **BOOTSTRAP, permutations=COUNT)
 def paired_test(
     treated: ArrayLike,
     baseline: ArrayLike,

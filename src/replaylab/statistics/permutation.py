@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from replaylab.arguments import optional, reals, seed_number, takes
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.statistics.interquartile_means import interquartile_mean, iqm_difference
-from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_columns, as_pairs
+from replaylab.statistics.resampling import COUNT, NUMBERS, PAIRED, Floats, as_columns, as_pairs
 
 PERMUTATIONS = 20_000
 """Swap patterns of a test: all 2^N of them if there are no more than this, else this many random ones."""
@@ -59,7 +59,7 @@ def share_as_extreme(null: Floats, observed: float, scale: float, *, exact: bool
     return count / len(null) if exact else (count + 1) / (len(null) + 1)
 
 
-@takes(treated=NUMBERS, baseline=NUMBERS, permutations=COUNT, seed=seed_number)
+@takes(**PAIRED, permutations=COUNT, seed=seed_number)
 def paired_permutation_test(
     treated: ArrayLike, baseline: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> float:
@@ -170,7 +170,7 @@ def holm(p_values: ArrayLike) -> Floats:
     return result
 
 
-@takes(treated=NUMBERS, baseline=NUMBERS, permutations=COUNT, seed=seed_number)
+@takes(**PAIRED, permutations=COUNT, seed=seed_number)
 def share_distance_test(
     treated: ArrayLike, baseline: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> tuple[float, float]:

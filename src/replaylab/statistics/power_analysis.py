@@ -14,7 +14,7 @@ from replaylab.statistics.interquartile_means import iqm_difference
 from replaylab.statistics.paired import paired_test
 from replaylab.statistics.permutation import is_exact, least_p
 from replaylab.statistics.proportions import wilson_interval
-from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Interval, as_pairs
+from replaylab.statistics.resampling import COUNT, PAIRED, VALUES, Interval, as_pairs
 from replaylab.statistics.simultaneous import decisions
 
 _RESAMPLES = 1_000
@@ -33,17 +33,8 @@ class Power:
 MOST_SEEDS = 100_000
 
 
-@takes(
-    treated=NUMBERS,
-    baseline=NUMBERS,
-    seeds=whole(most=MOST_SEEDS),
-    effect=optional(FINITE),
-    alpha=INSIDE,
-    comparisons=whole(),
-    studies=COUNT,
-    permutations=COUNT,
-    seed=seed_number,
-)
+@takes(**PAIRED, seeds=whole(most=MOST_SEEDS), effect=optional(FINITE), alpha=INSIDE, comparisons=whole())
+@takes(studies=COUNT, permutations=COUNT, seed=seed_number)
 def power(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -112,16 +103,8 @@ class ContrastPower:
     """Probability of the verdict "equivalent within the bounds"."""
 
 
-@takes(
-    pilot=VALUES,
-    seeds=whole(2, MOST_SEEDS),
-    effect=FINITE,
-    bound=POSITIVE,
-    alpha=BELOW_HALF,
-    studies=COUNT,
-    resamples=COUNT,
-    seed=seed_number,
-)
+@takes(pilot=VALUES, seeds=whole(2, MOST_SEEDS), effect=FINITE, bound=POSITIVE, alpha=BELOW_HALF)
+@takes(studies=COUNT, resamples=COUNT, seed=seed_number)
 def contrast_power(
     pilot: ArrayLike,
     seeds: int,

@@ -6,12 +6,12 @@ Each resample draws N of the N complete runs of each environment (stratum), with
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replaylab.arguments import INSIDE, instance, reals, takes, whole
+from replaylab.arguments import INSIDE, Rule, instance, optional, reals, seed_number, takes, whole
 from replaylab.errors import NonFiniteError, ShapeError
 from replaylab.statistics.distributions import Floats as Floats
 from replaylab.statistics.distributions import normal_share, student_quantile, student_share
@@ -40,6 +40,12 @@ class Interval(NamedTuple):
     high: float
 
 
+PAIRED: dict[str, Rule[Any]] = {"treated": NUMBERS, "baseline": NUMBERS}
+"""Rules for the runs of two strategies."""
+BOOTSTRAP: dict[str, Rule[Any]] = {"level": INSIDE, "resamples": optional(COUNT), "seed": seed_number}
+"""Rules for an interval whose resamples may be as many as it takes."""
+FIXED_BOOTSTRAP = BOOTSTRAP | {"resamples": COUNT}
+"""Rules for an interval of so many resamples."""
 INTERVAL = instance(Interval, "an Interval")
 OF_RUNS = {"interval": INTERVAL, "runs": COUNT, "strata": COUNT, "level": INSIDE}
 """Rules for the arguments of functions of one interval."""

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replaylab.arguments import INSIDE, reals, seed_number, takes
+from replaylab.arguments import reals, takes
 from replaylab.statistics.distributions import student_quantile, student_share
 from replaylab.statistics.permutation import least_p
-from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_columns
+from replaylab.statistics.resampling import FIXED_BOOTSTRAP, NUMBERS, Floats, as_columns
 
 MEANS_RESAMPLES = 19_999
 """Bootstrap resamples; with the observed sample 20,000."""
@@ -36,7 +36,7 @@ class Means(NamedTuple):
     p: Floats
 
 
-@takes(values=NUMBERS, level=INSIDE, resamples=COUNT, seed=seed_number)
+@takes(**FIXED_BOOTSTRAP, values=NUMBERS)
 def mean_intervals(values: ArrayLike, *, level: float = 0.95, resamples: int = MEANS_RESAMPLES, seed: int = 0) -> Means:
     """Return the means of K contrasts over seeds, with simultaneous intervals and p-values.
 
@@ -77,7 +77,7 @@ def mean_intervals(values: ArrayLike, *, level: float = 0.95, resamples: int = M
     return Means(*(field[0] for field in means))
 
 
-@takes(values=reals("S", "N", "K", leading=False), level=INSIDE, resamples=COUNT, seed=seed_number)
+@takes(**FIXED_BOOTSTRAP, values=reals("S", "N", "K", leading=False))
 def decisions(values: ArrayLike, *, level: float = 0.95, resamples: int = MEANS_RESAMPLES, seed: int = 0) -> Means:
     """Return `mean_intervals` of many studies of the same size at once, each corrected separately, (S, K).
 

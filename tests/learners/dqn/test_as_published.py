@@ -11,7 +11,7 @@ from replaylab.learners import DQN, SGD, DQNAsPublished, Refreshed
 from replaylab.learners.training import loop as training
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import Run
-from replaylab.replay import Linear, Prioritized, ReplayBuffer, Uniform
+from replaylab.replay import Linear, Prioritized, Uniform
 from tests.learners.calls import assert_same_rows, train
 from tests.learners.tabular import corridor
 
@@ -29,19 +29,6 @@ SEEDS = [3, 4, 9]
 
 def run(learner, sampler=None, steps=200, **options):
     return train(corridor.ENV_ID, learner, sampler or Uniform(), SEEDS, steps, **({"eval_every": None} | options))
-
-
-@pytest.fixture
-def buffers(monkeypatch):
-    """The buffers of the runs to come."""
-    made, make = [], ReplayBuffer.for_env
-
-    def for_env(*args, **kwargs):
-        made.append(make(*args, **kwargs))
-        return made[-1]
-
-    monkeypatch.setattr(ReplayBuffer, "for_env", for_env)
-    return made
 
 
 def stored(buffer):

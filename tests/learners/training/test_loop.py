@@ -39,19 +39,6 @@ def same(left, right, **tolerance):
     np.testing.assert_allclose(left.columns["value"], right.columns["value"], **({"rtol": 0} | tolerance))
 
 
-@pytest.fixture
-def buffers(monkeypatch):
-    """The buffers of the runs to come."""
-    made, make = [], ReplayBuffer.for_env
-
-    def for_env(*args, **kwargs):
-        made.append(make(*args, **kwargs))
-        return made[-1]
-
-    monkeypatch.setattr(ReplayBuffer, "for_env", for_env)
-    return made
-
-
 def stored(buffer, r):
     return {name: column[r][: buffer.size[r]] for name, column in buffer.columns.items()}
 

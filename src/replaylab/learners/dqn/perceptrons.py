@@ -9,7 +9,7 @@ Shapes: R replicas, N observations, B drawn steps, A actions, P parameters of a 
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -75,8 +75,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
             "target_period": learner.target_period,
         }
         self.core = QLearners(**settings)
-        self._make_still = partial(QLearners, **settings | _STILL)
-        self._still: QLearners | None = None
+        self._settings = settings
         shapes = [(outputs, inputs) for _, outputs, inputs in self.core.layers]
         for r, seed in enumerate(seeds):
             blocks = initial_blocks(shapes, generator(seed, Stream.INITIAL_WEIGHTS))
@@ -96,7 +95,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
     def target_q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
         """Return Q⁻(s, ·) (R, N, A), the target networks' values."""
-        still = self._copy()
+        still = self._still
         still.online[:] = self.core.target
         return still.q_values(self._inputs(obs))
 
@@ -108,7 +107,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
     def probe(self, batch: Batch) -> Probe:
         """Return the results that `update` would have, by the same code on a copy of the networks."""
-        still = self._copy()
+        still = self._still
         still.online[:], still.target[:] = self.core.online, self.core.target
         td_error, _, _ = self._updated(still, batch)
         return Probe(td_error, still.gradients.copy())
@@ -137,11 +136,10 @@ class PerceptronAgents(EpsilonGreedyAgents):
         self.updates = self.core.updates = int(state["updates"])
         self.restore_exploration(state)
 
-    def _copy(self) -> QLearners:
-        """Return networks of the same kind, for other parameters."""
-        if self._still is None:
-            self._still = self._make_still()
-        return self._still
+    @cached_property
+    def _still(self) -> QLearners:
+        """Networks of the same kind, for other parameters."""
+        return QLearners(**self._settings | _STILL)
 
     def _updated(self, core: QLearners, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
         """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""

@@ -272,7 +272,6 @@ _MEASURES = (
         "Duplicates",
         "share",
         "share of rows that repeat another of their batch",
-        definition="rows that repeat another of the batch",
         uniform="(B − 1)/2N, about",
     ),
     Metric(
@@ -326,7 +325,6 @@ _MEASURES = (
         "Age of drawn rows",
         "steps",
         "steps stored since a drawn row was",
-        definition="steps stored since the drawn row was",
         uniform="(N − 1)/2",
     ),
     Metric(
@@ -334,7 +332,6 @@ _MEASURES = (
         "Episode ends",
         "share",
         "share of rows that are the last step of an episode, terminated or truncated",
-        definition="rows that are the last step of an episode, terminated or truncated",
         uniform="finished episodes / N",
     ),
     Metric(
@@ -342,7 +339,6 @@ _MEASURES = (
         "Steps to the end",
         "steps",
         "steps between a drawn row and the end of its episode, of episodes that had ended",
-        definition="steps between the drawn row and the last of its episode, of the rows whose episode had ended",
     ),
     Metric(
         "replay/moved_share",
@@ -356,7 +352,6 @@ _MEASURES = (
         "Never replayed",
         "share",
         "share of the stored steps that were never drawn",
-        definition="stored steps that were never drawn",
         uniform="e^(−draws per step), about",
     ),
     Metric(
@@ -364,7 +359,6 @@ _MEASURES = (
         "Gini of replay counts",
         "–",
         "how unevenly stored steps were drawn: 0 all alike, 1 all draws on one",
-        definition="Gini coefficient of the stored steps' replay counts: 0 all alike, 1 all draws on one",
         source="Gini 1912",
     ),
     Metric(
@@ -372,7 +366,6 @@ _MEASURES = (
         "TD error of drawn rows",
         "reward",
         "mean absolute TD error, in the unit of the reward",
-        definition="mean |δ| of all drawn rows",
     ),
     Metric("replay/td_error_median", "Median TD error of drawn rows", "reward", "median of the same"),
     Metric("replay/td_error_max", "Largest TD error of drawn rows", "reward", "maximum of the same"),

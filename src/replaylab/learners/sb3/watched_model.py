@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,6 @@ class WatchedAndProbedModel(WatchedModel):
     ) -> None:
         super().__init__(model, registry)
         self._again = again
-        self._dry: DryUpdates | None = None
 
     @property
     def newest_td_error(self) -> npt.NDArray[Any] | None:
@@ -113,7 +113,9 @@ class WatchedAndProbedModel(WatchedModel):
 
     def probe(self, batch: Batch) -> Probe:
         """Return TD errors and gradients that an update of the critics from a batch (1, B, ...) would have."""
-        if self._dry is None:
-            with global_streams_kept():
-                self._dry = DryUpdates(self._again())
         return self._dry.probe(self.model, batch)
+
+    @cached_property
+    def _dry(self) -> DryUpdates:
+        with global_streams_kept():
+            return DryUpdates(self._again())

@@ -4,10 +4,9 @@ Shapes: R replicas, B drawn steps, S states, A actions.
 """
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ DRAW = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tabular(ABC):
+class Tabular:
     """Base of the tabular learners: δ = r + γ·(1 − terminated)·target(s') − Q(s, a); Q(s, a) += α·weight·δ.
 
     A batch is learned from in order: each row sees the values the rows before it left, so a state and action that was
@@ -55,6 +54,7 @@ class Tabular(ABC):
         initial_std: Standard deviation of the first action values, drawn from `Stream.INITIAL_WEIGHTS`.
     """
 
+    target: ClassVar[Target]
     alpha: float = 0.5
     gamma: float = 0.99
     epsilon: float | Schedule = 0.1
@@ -91,11 +91,6 @@ class Tabular(ABC):
         return TabularAgents(self, observation_space, action_space, seeds)
 
     @property
-    @abstractmethod
-    def target(self) -> Target:
-        """Value of the next state in the learner's target."""
-
-    @property
     def needs_next_action(self) -> bool:
         """Whether `TabularAgents.observe` needs the next action."""
         return self.target == "sampled"
@@ -105,10 +100,7 @@ class Tabular(ABC):
 class QLearning(Tabular):
     """Q-learning (Watkins 1989): target(s') = max Q(s', ·)."""
 
-    @property
-    def target(self) -> Target:
-        """The best action's value."""
-        return "greedy"
+    target: ClassVar[Target] = "greedy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,20 +112,14 @@ class Sarsa(Tabular):
     taken back then belongs to a policy that is gone.
     """
 
-    @property
-    def target(self) -> Target:
-        """The next action's value."""
-        return "sampled"
+    target: ClassVar[Target] = "sampled"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedSarsa(Tabular):
     """Expected SARSA (van Seijen et al. 2009): target(s') = (1 − ε)·max Q(s', ·) + ε·mean Q(s', ·), ε now."""
 
-    @property
-    def target(self) -> Target:
-        """The mean value under the ε-greedy policy."""
-        return "expected"
+    target: ClassVar[Target] = "expected"
 
 
 class TabularAgents(EpsilonGreedyAgents):
