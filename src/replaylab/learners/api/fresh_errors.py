@@ -29,11 +29,11 @@ def fresh_feedback(run: TrainingRun, ids: npt.NDArray[np.int64]) -> npt.NDArray[
 
     Args:
         run: R replicas in training, as hooks get them.
-        ids: Of stored steps, (R, K), in training's default buffer those from ``next_id - size`` to ``next_id - 1``.
+        ids: Ids of stored steps, (R, K); in training's default buffer those from ``next_id - size`` to ``next_id - 1``.
 
     Raises:
-        ConfigError: The agents cannot say their TD errors, or the replay shows no single steps.
-        IdError: A step is not stored, or not any more.
+        ConfigError: The agents cannot compute TD errors, or the replay has no access by step.
+        IdError: A step is not stored.
 
     Example:
         >>> from replaylab.learners import DQN, TrainingConfig, train
@@ -110,14 +110,13 @@ class Refreshed:
     """A sampler that also receives fresh errors of steps that it did not draw.
 
     After an update, `rows` of the stored steps, drawn uniformly with replacement by its own random stream, get the
-    priority of the error that they have now. So priorities are less stale the more rows there are, and learning itself
-    changes by nothing but what is drawn. A dial between stale and fresh priorities; how stale they are without it,
-    measures tell.
+    priority of their current error. More rows make priorities fresher; only the draws change. It is a dial between
+    stale and fresh priorities.
 
     Attributes:
-        sampler: One that takes feedback. Default: `Prioritized`.
+        sampler: A sampler with feedback. Default: `Prioritized`.
         rows: K, steps whose errors are computed again; it costs about a third of an update of as many rows.
-        every: Updates from one time to the next.
+        every: Updates between two refreshes.
     """
 
     sampler: Sampler = field(default=Prioritized())

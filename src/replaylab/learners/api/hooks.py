@@ -36,7 +36,7 @@ class EnvStep:
         obs: Observations before the step, (R, ...).
         action: Actions, (R, ...).
         reward: float (R,).
-        next_obs: What is seen now, (R, ...): in SAME_STEP mode the next episode's first, where one ended.
+        next_obs: Observations after the step, (R, ...); in SAME_STEP mode, after an end, the next episode's first.
         terminated: bool (R,).
         truncated: bool (R,).
         final_obs: In SAME_STEP mode the true last observation of each row that ended; else None.
@@ -92,7 +92,7 @@ class Recorder(Protocol):
 
 
 class TrainingRun(Protocol):
-    """R replicas in training, as hooks see them.
+    """R replicas in training, as passed to hooks.
 
     Attributes:
         env_id: The environment's id.
@@ -102,7 +102,7 @@ class TrainingRun(Protocol):
         agents: The agents.
         replay: The replay.
         sampler: The replay's sampler.
-        feedback: What goes back from batches to the sampler; None: nothing. A hook may change it when training begins.
+        feedback: Kind of feedback from batches to the sampler; None: no feedback. A hook may change it in `on_begin`.
         recorder: The recorder of metrics.
     """
 
@@ -125,12 +125,11 @@ class TrainingRun(Protocol):
 class Hook:
     """Base of hooks: derive from it and define the methods to be called during training.
 
-    At each event all hooks are called one after the other: first those of the learner and the sampler, then the
-    library's own that the configuration asks for, then those given to `train`, in their order. A method that a hook
-    does not define costs nothing.
+    At each event the hooks are called in order: those of the learner and the sampler, the library's own for the
+    configuration, then those passed to `train`. A method that a hook does not define costs nothing.
 
     Attributes:
-        metrics: What it records under its own names, so that these are known.
+        metrics: Each custom metric that it records, as a `Metric`.
 
     Example:
         >>> from replaylab.learners import QLearning, TrainingConfig, train

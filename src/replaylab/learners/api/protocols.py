@@ -42,13 +42,13 @@ class Step:
 
     Attributes:
         obs: Observations, (R, ...).
-        action: What was done, in the action space's own dtype and shape, (R, ...).
+        action: Actions in the action space's dtype and shape, (R, ...).
         reward: float (R,).
-        next_obs: What came of it, (R, ...); where an episode ended its true last observation.
+        next_obs: Next observations, (R, ...); at an episode's end its true last observation.
         terminated: bool (R,).
         truncated: bool (R,).
-        next_action: What the behaviour policy does next, in next_obs, (R, ...); meaningless where the episode ended.
-        where: Replicas that really stepped, bool (R,); the others' rows mean nothing.
+        next_action: Next action of the behaviour policy, in next_obs, (R, ...); meaningless after an episode's end.
+        where: Replicas that stepped, bool (R,); other rows have no meaning.
     """
 
     obs: Obs
@@ -66,7 +66,7 @@ class Update:
     """Results of an update, computed before it changed the parameters.
 
     Attributes:
-        td_error: δ of every drawn row, float (R, B): what goes back to the sampler.
+        td_error: δ of every drawn row, float (R, B): the feedback to the sampler.
     """
 
     td_error: npt.NDArray[np.floating[Any]]
@@ -117,9 +117,9 @@ class Probe:
     """Results that an update from a batch would have now; P parameters of a replica.
 
     Attributes:
-        td_error: δ = y − Q(s, a), every row by the same parameters, float (R, B).
+        td_error: δ = y − Q(s, a), all rows under the same parameters, float (R, B).
         gradient: Mean over the batch of weight·∂ℓ(δ)/∂θ, without a bound on its norm, float (R, P).
-        q: Q(s, a) that δ is made of, float (R, B); None: that of `ValueAgents.q_values`.
+        q: Q(s, a) in δ, float (R, B); None: that of `ValueAgents.q_values`.
     """
 
     td_error: npt.NDArray[np.floating[Any]]
@@ -242,7 +242,7 @@ class Learner(Protocol):
     """Settings of a learner: a frozen dataclass.
 
     It may have two more attributes: `metrics`, the `Metric` of each name that its agents record in addition to the
-    library's, and `hooks()`, by which it takes part in training (see `HookSource`).
+    library's, and `hooks()`, which returns its hooks (see `HookSource`).
     """
 
     @property

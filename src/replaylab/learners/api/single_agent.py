@@ -15,16 +15,16 @@ from replaylab.trees import map_leaves
 class SingleAgent:
     """An agent of one environment: `act` on a state, `learn` from a step, or from arrays of steps.
 
-    For loops as courses write them; `train`, which trains many seeds at once, is faster. What a schedule says is its
-    value at the start; set `agents.epsilon` yourself, or call ``agents.set_progress``.
+    For custom loops; `train`, which trains many seeds at once, is faster. A schedule keeps its start value: set
+    `agents.epsilon` yourself, or call ``agents.set_progress``.
 
     Args:
         learner: `QLearning`, `DQN` or another learner.
         env: The environment; only its spaces are used.
-        seed: Of its first values and its exploration.
+        seed: Seed of its first values and its exploration.
 
     Attributes:
-        agents: What acts and learns: agents of one replica.
+        agents: The agents, of one replica.
 
     Example:
         >>> import gymnasium as gym

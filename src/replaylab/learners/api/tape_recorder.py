@@ -23,7 +23,7 @@ class TapeRecorder(Hook):
     seed after the other (`SB3`) is recorded too, and its tape written after each. A recorder is for one training.
 
     Args:
-        path: Where to; None: nowhere, and `writer` has it.
+        path: File to write; None: no file, use `writer`.
 
     Attributes:
         writer: The recorded draws.

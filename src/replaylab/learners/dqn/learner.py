@@ -23,8 +23,8 @@ class DQN(DQNSettings):
     n-step returns the batch's own `discount` stands for γ·(1 − terminated). The loss is the mean over the
     batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber).
 
-    The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then
-    fall back, and below 100 updates the values diverge; this is not so of the squared loss.
+    The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster at first,
+    then worse, and below 100 updates the values diverge; with the squared loss they do not.
 
     The network is a perceptron, above a small convolution if `filters` are asked for; else for pixels (three axes of
     uint8) it is a convolutional one (`pixel_network`). The compiled core computes them for all replicas, or PyTorch
@@ -37,24 +37,24 @@ class DQN(DQNSettings):
 
     Attributes:
         hidden: Widths of a perceptron's hidden layers.
-        learning_rate: Of the optimizer, a number or a schedule over training progress, which may end at 0.
+        learning_rate: Learning rate, a number or a schedule over training progress, which may end at 0.
         gamma: Discount γ.
         batch_size: B, drawn for each update.
         capacity: C, steps the replay buffer keeps.
         double: Whether the online network chooses the target's action.
         dueling: Whether the state's value and the actions' advantages have halves of the last hidden layer of their
             own (it is doubled), and Q = V + advantage − mean advantage.
-        loss: ℓ.
+        loss: ℓ, "huber" or "squared".
         target_period: Updates between two moves of the target network towards the online one, ``Q⁻ ← Q⁻ + τ·(Q − Q⁻)``.
         tau: τ; 1 copies.
-        target_range: Least and most that y is clipped to; None: it is not.
+        target_range: Bounds to which y is clipped; None: no clipping.
         learning_starts: Environment steps before the first update; below `batch_size` the first batches repeat the few
             steps that are there, and a sampler that gives different steps (`SlidingWindow`, `Greedy`) refuses.
         train_period: Environment steps between two turns of learning.
         gradient_steps: Updates in a turn of learning, each from its own batch.
-        epsilon: Chance of a random action, a number or a schedule over training progress.
+        epsilon: Probability of a random action, a number or a schedule over training progress.
         max_grad_norm: Largest Euclidean norm of a replica's gradient; None: no bound.
-        device: PyTorch's name of where to compute. On the CPU none of the networks but your own needs PyTorch.
+        device: PyTorch's name of the device. On the CPU only `module` needs PyTorch.
         module: Makes a `torch.nn.Module` from the observation space and A; it maps a batch of observations (B, ...) to
             Q(s, ·) (B, A). It gets a Box's values in their shape, integers in their dtype and others as float32, and
             what is in no Box as a perceptron's inputs. It acts, is evaluated and gives targets in evaluation mode

@@ -26,8 +26,8 @@ class Adam(Optimizer):
     Source: Kingma & Ba 2015.
 
     Attributes:
-        beta1: β₁.
-        beta2: β₂.
+        beta1: Decay β₁ of the average of gradients.
+        beta2: Decay β₂ of the average of squared gradients.
         epsilon: ε.
     """
 

@@ -39,20 +39,20 @@ class Metric:
     """One metric, or a family of them whose last part is a number.
 
     Attributes:
-        name: What its rows are called; ``visits/{state}`` stands for visits/0, visits/1 and so on.
+        name: Name of its rows; ``visits/{state}`` stands for visits/0, visits/1 and so on.
         title: Title in figures and tables.
         unit: Unit of its values.
         meaning: Description in plain words.
         when: When it is recorded.
-        axis: What a figure's vertical axis says; empty: the unit.
-        needs: The setting of training without which it is not recorded; empty: it always is.
-        definition: The exact one, with its formula, where the meaning is not exact.
-        uniform: What comes out if draws are uniform, for measures of batches.
-        source: The publication that it is from.
-        tensorboard: Stable-Baselines3's name for it, where that is another one.
+        axis: Label of a figure's vertical axis; empty: the unit.
+        needs: The setting of training that it needs; empty: none.
+        definition: Exact definition with its formula, if the meaning is not exact.
+        uniform: Value for uniform draws, for measures of batches.
+        source: The publication that defines it.
+        tensorboard: Stable-Baselines3's name for it, if different.
 
     Raises:
-        ConfigError: The name is none, or another attribute is not a text.
+        ConfigError: The name is invalid, or another attribute is not text.
     """
 
     name: str

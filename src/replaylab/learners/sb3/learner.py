@@ -14,7 +14,7 @@ from replaylab.learners.sb3.settings import SB3Settings
 class SB3(SB3Settings):
     """An off-policy algorithm of Stable-Baselines3 or sb3-contrib, or your own subclass of one.
 
-    Its own `learn` runs, for each seed by itself, with ``seed=``; the sampler and the transforms of the configuration
+    Its own `learn` runs separately for each seed, with ``seed=``; the sampler and the transforms of the configuration
     become those of its `ReplayLabBuffer`. With a sampler that wants TD errors it is trained `WithPriorities`. The
     rows of a run with `Uniform` are those of the algorithm on a plain `ReplayLabBuffer`, bit for bit.
 
@@ -22,7 +22,7 @@ class SB3(SB3Settings):
         algorithm: DQN, QRDQN, DDPG, TD3, SAC, TQC or CrossQ; or ``module:Class`` for a custom one.
         policy: One of the algorithm's policies, by its name.
         arguments: Further arguments of the algorithm, as plain data; those not given are filled in with its defaults,
-            but `device` with "cpu". ``"module:Name"`` stands for what is called so in a module; `action_noise` is
+            but `device` with "cpu". ``"module:Name"`` refers to an object of a module; `action_noise` is
             ``{"type": "normal", "sigma": 0.1}`` or of type "ornstein_uhlenbeck", `learning_rate` a number or a schedule
             such as ``{"type": "linear", "start": 1e-3, "end": 0.0}``, and `replay_buffer_kwargs` may hold
             ``compressed``, ``compute_terminated`` and ``handle_timeout_termination``.

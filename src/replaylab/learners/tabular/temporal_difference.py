@@ -34,15 +34,14 @@ DRAW = -1
 class Tabular:
     """Base of the tabular learners: δ = r + γ·(1 − terminated)·target(s') − Q(s, a); Q(s, a) += α·weight·δ.
 
-    A batch is learned from in order: each row sees the values the rows before it left, so a state and action that was
-    drawn twice is updated twice, and the TD errors are those that each row saw at its turn. `truncated` does not stop
-    the bootstrap. Under `NStep` the return and its own discount take the places of r and γ·(1 − terminated), without a
-    correction for actions that are off the policy.
+    A batch is learned row by row: each row uses the values that the previous rows left. A state and action drawn twice
+    are updated twice, and the TD errors are those at each row's update. `truncated` does not stop the bootstrap. Under
+    `NStep` the return and its own discount replace r and γ·(1 − terminated), without off-policy correction.
 
     Attributes:
         alpha: Step size α, in (0, 1].
         gamma: Discount γ.
-        epsilon: Chance of a random action, a number or a schedule over training progress. With a budget of N episodes
+        epsilon: Probability of a random action, a number or a schedule over training progress. With N episodes
             ``Exponential(0.25, 0.25 * 0.99**N)`` is .25 × .99 for each episode.
         online: Whether to learn from every new step as it comes.
         batch_size: B, replayed for each update; 0: nothing is replayed.

@@ -154,37 +154,36 @@ def _rounds(value: Any) -> int | None:
 class TrainingConfig:
     """Configuration of a run: what is trained and recorded; everything that `train` needs except the seeds.
 
-    The budget is in steps or in episodes, and so is everything that is counted along with it: progress, `eval_every`,
-    `log_every`, and the rows' ``step``.
+    The budget is in steps or in episodes, and so are progress, `eval_every`, `log_every` and the rows' ``step``.
 
     Attributes:
         env_id: A Gymnasium environment that the learner can handle.
-        learner: The settings of the learner, or of an algorithm with its own training loop, such as `SB3`.
-        sampler: What to replay; `EnvOracle` is the oracle by the environment's own exact values.
+        learner: Settings of the learner, or of an algorithm with its own training loop, such as `SB3`.
+        sampler: The sampler; `EnvOracle` is the oracle with the environment's exact values.
         total_steps: Environment steps of each replica.
         total_episodes: Instead of `total_steps`: episodes of each replica.
-        transforms: What a drawn step becomes; `EnvHindsight` is hindsight with the environment's own functions.
-        env_options: For the environment's constructor.
+        transforms: Transforms of drawn steps; `EnvHindsight` is hindsight with the environment's functions.
+        env_options: Keyword arguments of the environment's constructor.
         autoreset_mode: How the environments start new episodes; None: as `make_vector_env` chooses.
-        measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
-            replayed; None or 0: they are not taken. They change nothing else; ``docs/laboratory/measures.md`` has their
-            cost.
-        make_replay: Makes the replay that steps are stored in, if it is not to be a `ReplayBuffer`: called with `env`,
+        measure_every: Environment steps, whatever the budget counts, between two rounds of measures of the batches;
+            None or 0: no measures. ``docs/laboratory/measures.md`` has their cost.
+        make_replay: Function that makes another replay than a `ReplayBuffer`, called with `env`,
             `capacity`, `seeds` (one for each of its R replicas), `sampler`, `transforms` and `count_replays`. None: a
             `ReplayBuffer`.
-        eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation. Default: 5,000, or a
-            tenth of a smaller budget.
+        eval_every: Steps or episodes between two greedy evaluations, with one more at the end; None: no
+            evaluation. Default: 5,000, or a tenth of a smaller budget.
         eval_episodes: Episodes of an evaluation.
         held_out: States whose values each evaluation reports, see `HeldOut`; 0: none.
-        value_error: Whether each evaluation reports how far the values are from the optimal ones, see
-            `OptimumDistance`; for environments that are a table.
-        log_every: Between two rows of the newest update, its batch and the exploration. Default: 1,000, or a tenth of a
-            smaller budget.
+        value_error: Whether each evaluation reports the error of the values, see `OptimumDistance`; needs a transition
+            table.
+        log_every: Steps or episodes between two rows of the newest update, its batch and the
+            exploration. Default: 1,000, or a tenth of a smaller budget.
         visits: Whether to count how often each replica was in each state (Discrete observations).
-        trace_every: Episodes of a replica from one that is traced to the next, see `EpisodeTraces`; None or 0: none is.
+        trace_every: Episodes of a replica from one traced episode to the next, see `EpisodeTraces`; None or 0: no
+            traces.
 
     Raises:
-        ConfigError: A setting is out of its range, or two do not fit each other.
+        ConfigError: A setting is invalid, or two settings contradict each other.
 
     Example:
         >>> from replaylab.learners import DQN

@@ -199,9 +199,9 @@ class Callbacks(Hook):
     """Calls plain functions.
 
     Args:
-        on_metrics: As `Hook.on_metrics`: now, and metrics by name, (R,) each.
+        on_metrics: Called like `Hook.on_metrics`, with the time and metrics by name, (R,) each.
         on_end: Called with seeds whose budget is used up and their agents.
-        progress: Called every 100 steps, and at the end, with how far the slowest replica is.
+        progress: Called every 100 steps, and at the end, with the time of the slowest replica.
     """
 
     @takes(on_metrics=_FUNCTION, on_end=_FUNCTION, progress=_FUNCTION)

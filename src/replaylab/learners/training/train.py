@@ -48,24 +48,22 @@ def train(
     One turn of the loop is one step of every environment, except in NEXT_STEP mode, where a turn may only
     start an episode: it counts in `total_steps` and learns, but stores nothing.
 
-    A replica that has finished its episodes leaves the population, which continues with the others in smaller arrays:
-    the only cost is one copy of what the others have.
+    A replica that has finished its episodes is removed; the others continue in smaller arrays, which costs one copy.
 
-    An algorithm with its own loop (`SB3`) is trained by that, seed after seed, and only watched.
+    An algorithm with its own loop (`SB3`) is trained by that loop, seed after seed.
 
     Args:
-        configuration: What is trained, and what is recorded of it.
+        configuration: What is trained and recorded.
         seeds: One whole number for each of the R replicas, all different.
-        hooks: What else watches or steers training: `Callbacks`, `Checkpoints`, `replaylab.watch.TensorBoard`, or a
-            a custom `Hook`.
-        resume: Folder of a checkpoint to continue from, bit for bit; all other arguments must be as they were.
+        hooks: `Callbacks`, `Checkpoints`, `replaylab.watch.TensorBoard`, or custom hooks, see `Hook`.
+        resume: Folder of a checkpoint to continue from, bit for bit; all other arguments must be unchanged.
 
     Returns:
         Rows of the metrics that ``docs/laboratory/training.md`` lists, and with `measure_every` those of
         ``docs/laboratory/measures.md``.
 
     Raises:
-        ConfigError: An argument is out of its range, or the environment does not fit the learner.
+        ConfigError: An argument is invalid, or the learner cannot handle the environment.
         NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.
         SnapshotError: `resume` holds no checkpoint, or that of another run.
 
