@@ -48,7 +48,7 @@ class Episodes:
     Attributes:
         bits: int8 (R, E, n).
         goal: int8 (R, E, n).
-        running: Which episodes have not ended, bool (R, E).
+        running: Whether each episode still runs, bool (R, E).
     """
 
     bits: Bits

@@ -29,7 +29,7 @@ class WithActors:
         envs: Environments of each actor.
         shards: S.
         samples_per_insert: Rows learned from for each step stored; None: by the learner's settings.
-        address: Of a Ray cluster; None: a Ray started here.
+        address: Address of a Ray cluster; None: a Ray started here.
     """
 
     count: int

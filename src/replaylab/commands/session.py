@@ -17,7 +17,7 @@ class Session(Hook):
     """Counts, over all seeds and in the budget's unit, what this call trains.
 
     Attributes:
-        todo: What was missing when training began or went on.
+        todo: Steps or episodes that were missing when training began or continued.
     """
 
     def __init__(self) -> None:

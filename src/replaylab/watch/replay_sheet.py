@@ -35,7 +35,7 @@ class ShownSteps:
     """A row of a sheet.
 
     Attributes:
-        title: What the steps have in common.
+        title: Title of the row.
         id: int64 (n,).
         age: Steps stored since in the same replica, int64 (n,).
         replays: How often each was drawn, int64 (n,); −1 if replays are not counted.

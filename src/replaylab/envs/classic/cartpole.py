@@ -30,7 +30,7 @@ class CartPoleVectorEnv(BatchedEnv):
 
     Args:
         num_envs: E, the number of copies.
-        max_episode_steps: Where episodes are cut; None: nowhere.
+        max_episode_steps: Time limit of episodes; None: no limit.
         autoreset_mode: See `BatchedEnv`.
         sutton_barto_reward: −1 for falling and 0 else, instead of 1 for each step.
     """

@@ -25,7 +25,7 @@ class MountainCarVectorEnv(BatchedEnv):
 
     Args:
         num_envs: E, the number of copies.
-        max_episode_steps: Where episodes are cut; None: nowhere.
+        max_episode_steps: Time limit of episodes; None: no limit.
         autoreset_mode: See `BatchedEnv`.
         goal_velocity: The least velocity with which the goal at .5 counts as reached.
     """

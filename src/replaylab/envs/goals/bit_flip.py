@@ -33,7 +33,7 @@ class BitFlipVectorEnv(BatchedEnv):
     Args:
         num_envs: E, the number of copies.
         n: The number of bits.
-        max_episode_steps: Where episodes are cut, if that is before n steps; None: after n steps.
+        max_episode_steps: Time limit of episodes, at most n; None: n.
         autoreset_mode: See `BatchedEnv`.
 
     Raises:

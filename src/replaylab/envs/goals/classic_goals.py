@@ -28,7 +28,7 @@ class Climb:
         goal: The goal of the original task, (G,).
         low: The least that can be achieved, (G,).
         high: The most, (G,).
-        final_reward: What the step earns that reaches the goal; every other earns −1.
+        final_reward: Reward of the step that reaches the goal; every other step earns −1.
         measure: Takes observations (..., D), returns what they achieve, (..., G).
     """
 

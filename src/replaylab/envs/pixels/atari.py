@@ -54,7 +54,7 @@ def make_atari(
         fire_on_reset: Press FIRE at an episode's start, in games that have it first after NOOP.
         clip_rewards: Clip rewards to −1 and 1.
         episodic_life: A life lost terminates the episode; the next one continues with the same game.
-        max_episode_steps: Where episodes are cut, in steps of `frame_skip` frames. The game has its own limit
+        max_episode_steps: Time limit of episodes, in steps of `frame_skip` frames. The game has its own limit
             beside it, of 108,000 frames (`max_num_frames_per_episode`).
         **kwargs: For the game, such as render_mode, repeat_action_probability, mode, difficulty. Not ``obs_type``.
 

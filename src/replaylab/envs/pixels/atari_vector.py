@@ -36,8 +36,8 @@ class AtariVectorEnv(VectorEnv[Any, Array, Array]):
         fire_on_reset: Whether to press FIRE at an episode's start, where a game needs it.
         clip_rewards: Whether to clip rewards to −1 and 1.
         episodic_life: False: after a lost life the emulator would start a new game.
-        max_episode_steps: Where episodes are cut, in steps of `frame_skip` frames; None: at 108,000 frames.
-        repeat_action_probability: Of sticky actions; None: that of `env_id`.
+        max_episode_steps: Time limit of episodes, in steps of `frame_skip` frames; None: 108,000 frames.
+        repeat_action_probability: Probability of sticky actions; None: that of `env_id`.
         full_action_space: Whether all 18 actions can be taken.
 
     Raises:

@@ -38,12 +38,12 @@ class MinAtarVectorEnv(BatchedEnv):
         sticky_action_prob: Chance that the action of the frame before is done once more instead of the one chosen.
         difficulty_ramping: Whether asterix, seaquest and space_invaders become harder during play.
         minimal_actions: Whether only actions that do something in the game are there; else all six.
-        max_episode_steps: Where episodes are cut; None: nowhere, as in the package.
+        max_episode_steps: Time limit of episodes; None: no limit, as in the package.
         autoreset_mode: See `BatchedEnv`.
         render_mode: "rgb_array": `render` returns pictures.
 
     Attributes:
-        channels: What each channel of an observation is.
+        channels: Name of each channel of an observation.
 
     Raises:
         ConfigError: The game, the chance or the render mode is not a valid one.
@@ -136,7 +136,7 @@ class MinAtarEnv(SingleEnv):
     """A single `MinAtarVectorEnv`, with the same arguments but `num_envs`.
 
     Attributes:
-        channels: What each channel of an observation is.
+        channels: Name of each channel of an observation.
     """
 
     metadata = METADATA

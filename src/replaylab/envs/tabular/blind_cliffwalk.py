@@ -24,7 +24,7 @@ class BlindCliffwalkVectorEnv(BatchedEnv):
     Args:
         num_envs: E, the number of copies.
         n: The number of states.
-        max_episode_steps: Where episodes are cut; None: nowhere, as they end after n steps by themselves.
+        max_episode_steps: Time limit of episodes; None: no limit, as episodes end after n steps.
         autoreset_mode: See `BatchedEnv`.
 
     Raises:

@@ -42,7 +42,7 @@ class GridWorldVectorEnv(TableVectorEnv):
     Args:
         num_envs: E, the number of copies.
         grid: Rows of equal length, of ``.`` free, ``#`` wall, ``S`` start (one), ``G`` goal (one or more).
-        max_episode_steps: Where episodes are cut; None: nowhere. The registered environment has 5,000.
+        max_episode_steps: Time limit of episodes; None: no limit. The registered environment has 5,000.
         autoreset_mode: See `BatchedEnv`.
 
     Raises:

@@ -23,7 +23,7 @@ class TableVectorEnv(BatchedEnv):
     Args:
         table: The outcomes.
         num_envs: E, the number of copies.
-        max_episode_steps: Where episodes are cut; None: nowhere.
+        max_episode_steps: Time limit of episodes; None: no limit.
         autoreset_mode: See `BatchedEnv`.
 
     Example:

@@ -23,7 +23,7 @@ class TransitionTable:
     """A finite Markov decision process.
 
     Attributes:
-        probability: Of each outcome, float64 (S, A, K); 0 where there are fewer than K.
+        probability: Probability of each outcome, float64 (S, A, K); 0 where there are fewer than K.
         next_state: int64 (S, A, K).
         reward: float64 (S, A, K).
         terminated: bool (S, A, K).
@@ -126,8 +126,8 @@ def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, 
     """Raise if a FrozenLake would draw its map on creation: no seed controls it, so each copy would have another.
 
     Args:
-        spec: What is registered, or what an environment was made of.
-        options: For the constructor, beside those of `spec`.
+        spec: Spec of a registered or existing environment.
+        options: Further arguments of the constructor, besides those of `spec`.
 
     Raises:
         ConfigError: It is one.

@@ -28,8 +28,8 @@ class Binning:
     ``((b₀·bins[1] + b₁)·bins[2] + b₂)...``, below the product of all bins.
 
     Attributes:
-        low: Where each dimension's first bin begins.
-        high: Where each dimension's last bin ends.
+        low: Lower edge of each dimension's first bin.
+        high: Upper edge of each dimension's last bin.
         bins: Bins of each dimension; 1 leaves it out.
 
     Example:

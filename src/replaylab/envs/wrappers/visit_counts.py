@@ -24,7 +24,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
 
     Args:
         env: A vector environment with Discrete observations, or with a Box of one axis.
-        bins: For a Box, how many bins each dimension has (or all have).
+        bins: For a Box, number of bins of each dimension, or of all.
         low: Lower edge of the first bins, (D,); None: the space's low.
         high: Upper edge of the last bins, (D,); None: the space's high. Values outside count in the outermost bins.
 

@@ -20,7 +20,7 @@ class Clock:
 
     Attributes:
         steps: Environment steps so far, equal for all.
-        now: What the budget counts so far, int64 (R,).
+        now: Steps or finished episodes so far, int64 (R,).
     """
 
     def __init__(self, total: int, unit: Unit, replicas: int) -> None:

@@ -42,9 +42,9 @@ def check_step(
         final_obs: What an environment that starts a new episode in the same step ended the last one with, for each
             row that ended; or None.
         ended: bool (R,).
-        env_id: For the message.
+        env_id: Environment id for the message.
         seeds: Seeds of the rows.
-        step: For the message.
+        step: Step number for the message.
 
     Raises:
         NonFiniteError: One is.

@@ -40,7 +40,7 @@ class EnvStep:
         terminated: bool (R,).
         truncated: bool (R,).
         final_obs: In SAME_STEP mode the true last observation of each row that ended; else None.
-        ended: Where an episode ended, bool (R,).
+        ended: Whether the episode ended, bool (R,).
     """
 
     obs: Obs

@@ -229,7 +229,7 @@ def reducible_loss(
 
     Args:
         agents: The agents that updated.
-        update: What they saw, so that y − Q⁻(s, a) = δ + Q(s, a) − Q⁻(s, a).
+        update: Their update, so that y − Q⁻(s, a) = δ + Q(s, a) − Q⁻(s, a).
         target_q: Q⁻(s, a) before the update, by `target_values`.
     """
     td_error = update.td_error.astype(np.float64)  # small differences of losses that need not be

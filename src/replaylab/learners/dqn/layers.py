@@ -92,7 +92,7 @@ def initial_blocks(
 
     Args:
         shapes: (O, I) of each layer; of a convolution the filters, and how many numbers each sees.
-        draws: Where the numbers come from, in the order of the blocks.
+        draws: Generator of the random numbers, which are drawn in the order of the blocks.
     """
     return [
         draws.uniform(-bound, bound, size)

@@ -141,7 +141,7 @@ class _Features:
     """Features of observations: the inputs of a network.
 
     Args:
-        space: Of one observation. One that is not numeric has no features, and so none of their measures.
+        space: Space of one observation. One that is not numeric has no features, and so no measures of them.
     """
 
     def __init__(self, space: Space[Any]) -> None:

@@ -28,8 +28,8 @@ class GreedyEvaluation:
         episodes: Episodes for each replica and evaluation.
         max_steps: Where an episode is cut in an environment without a time limit, in which a policy may walk in circles
             for ever. A limit of the environment's own, however large, counts alone.
-        env_options: For the environment's constructor. Atari games are played as `whole_games` says.
-        autoreset_mode: Of the environments; None: the library's own choice.
+        env_options: Arguments of the environment's constructor; for Atari games see `whole_games`.
+        autoreset_mode: Autoreset mode of the environments; None: as `make_vector_env` chooses.
     """
 
     def __init__(

@@ -29,8 +29,8 @@ class HeldOut:
         env_id: The environment.
         seeds: One for each replica, whose `Stream.HELD_OUT` draws its starts and actions.
         states: N for each replica.
-        env_options: For the environment's constructor.
-        autoreset_mode: Of the environments; None: the library's own choice.
+        env_options: Arguments of the environment's constructor.
+        autoreset_mode: Autoreset mode of the environments; None: as `make_vector_env` chooses.
 
     Raises:
         NonFiniteError: A state is NaN or infinite.

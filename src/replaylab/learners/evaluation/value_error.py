@@ -27,7 +27,7 @@ class OptimumDistance:
     Args:
         env_id: An environment that is a table, see `TransitionTable.of`, and shows its states.
         learner: The learner, which has γ.
-        env_options: For the environment's constructor.
+        env_options: Arguments of the environment's constructor.
 
     Raises:
         ConfigError: The environment has no table or shows something else, or the learner has no γ or one by which

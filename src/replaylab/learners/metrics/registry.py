@@ -407,7 +407,7 @@ class MetricsRegistry:
     """Metrics by name.
 
     Args:
-        further: Those of a custom learner or hook, in addition to the library's.
+        further: Metrics of a custom learner or hook, in addition to the library's.
 
     Raises:
         ConfigError: Two metrics of different meaning have one name.

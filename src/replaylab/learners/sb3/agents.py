@@ -37,7 +37,7 @@ class SteppedSB3:
     """An algorithm as a `Learner` whose environments are stepped elsewhere.
 
     Attributes:
-        settings: Of the algorithm: one whose `train` does the whole update, and whose policy has an actor.
+        settings: Settings of the algorithm, whose `train` does the complete update and whose policy has an actor.
         configuration: The configuration of the run.
     """
 

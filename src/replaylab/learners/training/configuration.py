@@ -51,7 +51,7 @@ class Fitting:
 
     Attributes:
         most: The period of a large budget.
-        times: How often a smaller budget has it, at least.
+        times: Least number of periods in a smaller budget.
         least: The shortest period.
         steps_only: Whether it is in environment steps, whatever the budget counts; with a budget in episodes it is
             `most` then.
@@ -103,7 +103,7 @@ class Setting:
 
     Attributes:
         rule: The rule that a value must fulfill.
-        study: Where a study file gives it; None: not as a plain value.
+        study: Its place in study files; None: not a plain value.
         decides: Whether it decides what is learned, so that a checkpoint's run must have the same; and not only what is
             written down of it.
     """
@@ -164,7 +164,7 @@ class TrainingConfig:
         total_episodes: Instead of `total_steps`: episodes of each replica.
         transforms: Transforms of drawn steps; `EnvHindsight` is hindsight with the environment's functions.
         env_options: Keyword arguments of the environment's constructor.
-        autoreset_mode: How the environments start new episodes; None: as `make_vector_env` chooses.
+        autoreset_mode: Autoreset mode of the environments; None: as `make_vector_env` chooses.
         measure_every: Environment steps, whatever the budget counts, between two rounds of measures of the batches;
             None or 0: no measures. ``docs/laboratory/measures.md`` has their cost.
         make_replay: Function that makes another replay than a `ReplayBuffer`, called with `env`,

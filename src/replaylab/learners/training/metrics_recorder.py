@@ -39,8 +39,8 @@ class MetricsRecorder(Hook):
 
     Args:
         seeds: The replicas' names in the rows, (R,).
-        log_every: What the clock counts between two rows of the newest update.
-        metrics: Those of the learner and of hooks, in addition to the library's.
+        log_every: Steps or episodes between two rows of the newest update.
+        metrics: Metrics of the learner and of hooks, in addition to the library's.
         listeners: Functions such as `Hook.on_metrics`, called with what is reported. At each logged update they also
             get the metrics of the registry that only listeners get. Those of episodes they get from the first finished
             episode on, once per `log_every`, though nothing has been learned yet.

@@ -28,15 +28,15 @@ class Run:
     Args:
         configuration: The configuration of the run.
         seeds: One for each replica.
-        hooks: What watches and steers it; None: those that the configuration asks for.
-        replay: What they have stored; None: nothing yet.
-        sampler: What draws from it, if they have stored something.
+        hooks: Its hooks; None: those of the configuration.
+        replay: The replay; None: a new, empty one.
+        sampler: The sampler of `replay`, if that is given.
 
     Attributes:
-        learner: The settings of what learns.
-        obs: What the environments show now, (R, ...).
-        waiting: The last step, for a learner that must know the next action; its `where` says for which replicas.
-        feedback: What goes back from batches to the sampler; None: nothing.
+        learner: Settings of the learner.
+        obs: Current observations, (R, ...).
+        waiting: The last step, for a learner that needs the next action; `where` marks its replicas.
+        feedback: Kind of feedback from batches to the sampler; None: no feedback.
     """
 
     def __init__(

@@ -17,8 +17,8 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: The environment.
-        env_id: For messages.
-        seed: For messages.
+        env_id: Environment id for messages.
+        seed: Seed for messages.
         clock: That of the run, for messages.
         before_step: Called before each step; returns whether the step counts.
         stepped: Called with each step that counts, of R = 1.

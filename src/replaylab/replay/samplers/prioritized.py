@@ -101,7 +101,7 @@ class Prioritized(Sampler):
 
     @property
     def scheduled(self) -> float | Schedule:
-        """β."""
+        """Exponent β of the importance weights."""
         return self.beta
 
     def core_options(self) -> dict[str, float]:
