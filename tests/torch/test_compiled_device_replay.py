@@ -144,6 +144,7 @@ def test_operators_are_declared_as_they_are():
     values = torch.rand(2, 3), torch.rand(2, 3), torch.rand(2)
     train_step(replay, *values)
     ring, draws, stream, ids = replay.parts.ring, replay.parts.draws, replay.parts.stream, torch.tensor([1, 1, 0])
+    rest = replay.parts.assembly.of_drawn
     tree, assembly, numbers = draws.tree, replay.parts.assembly, (stream.keys, stream.factors, stream.draws)
     stored = (ring.frames, ring.rest, ring.flags, ring.side, ring.owners, ring.head, ring.tail, ring.closings)
     rows = [torch.ones(2, width, dtype=torch.int32) for width in (ring.frames.shape[1], ring.rest.shape[1])]
@@ -156,6 +157,7 @@ def test_operators_are_declared_as_they_are():
         "store_leaves": (tree.sums, tree.peaks, tree.starts, draws.largest_ever, ids[1:], CAPACITY, False, False),
         "store_steps": (*stored, *rows, torch.ones(2, dtype=torch.uint8), rows[0], 2, ring.sides),
         "follow_steps": (ring.flags, ring.side, ring.rest, ring.head, ids, assembly.powers, 0, 2, False),
+        "gather_fields": (ring.rest, ids, CAPACITY, rest.plan, rest.starts, rest.ends, False),
     }
     for name, arguments in calls.items():
         function = getattr(torch.ops.replaylab, name).default

@@ -51,14 +51,21 @@ def test_kernels_compile(target):
         ),
         kernels.write_kernel: (6 * (POINTER,) + (SCALAR,), {"DEPTH": 4, "LAST": True}),
         kernels.peak_kernel: (3 * (POINTER,) + 3 * (SCALAR,), {"LEVEL": 2}),
+        kernels.probe_kernel: (("*fp64",), {}),
         row_kernels.follow_kernel: (
             ("*u8", "*i32", "*i32", POINTER, POINTER, "*fp64", POINTER, POINTER, "*fp32", "*fp32", "*u8", POINTER)
             + 5 * (SCALAR,),
             {"STEPS": 3, "REWARDS": True, "DERIVED": True},
         ),
+        row_kernels.gather_kernel: (
+            ("*i32", POINTER, POINTER, "*i32", *4 * (SCALAR,)),
+            {"SIZE": row_kernels.GATHERED_ROWS, "WORDS": row_kernels.GATHERED_WORDS},
+        ),
     }
+    made = {name: kernel for module in (kernels, row_kernels) for name, kernel in vars(module).items()}
+    assert set(signatures) == {kernel for name, kernel in made.items() if name.endswith("_kernel")}
     for kernel, (types, options) in signatures.items():
-        constants = {**options, "SIZE": kernels.BLOCK}
+        constants = {"SIZE": kernels.BLOCK, **options}
         signature = dict(zip(kernel.arg_names, types, strict=False)) | dict.fromkeys(constants, "constexpr")
         source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
         compiled = triton.compile(source, target=GPUTarget(*target), options=kernels.OPTIONS)

@@ -1,4 +1,4 @@
-"""Triton's kernel of `following`: bit for bit the same, in one launch."""
+"""Triton's kernels of `following` and `gathering`: bit for bit the same, in one launch each."""
 
 from typing import Any
 
@@ -14,6 +14,9 @@ _TERMINATED = tl.constexpr(TERMINATED)
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 BLOCK = 128
 """Rows of a program."""
+
+GATHERED_ROWS, GATHERED_WORDS = 32, 64
+"""Rows and words of a program that copies."""
 
 
 @triton.jit
@@ -59,6 +62,38 @@ def follow_kernel(
     tl.store(discounts + row, discount.to(tl.float32), mask=inside)
     tl.store(last_flags + row, flag.to(tl.uint8), mask=inside)
     tl.store(next_rows + row, following, mask=inside)
+
+
+@triton.jit
+def gather_kernel(
+    table, at, plan, out, rows, modulus, width, words,
+    SIZE: tl.constexpr, WORDS: tl.constexpr,
+):  # fmt: skip
+    """See `replaylab.torch.rows.gathering.gather_fields`."""
+    row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    inside = row < rows
+    source = tl.load(at + row, mask=inside, other=0) % modulus
+    word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
+    known = word < words
+    place = tl.load(plan + word, mask=known, other=0)
+    before = tl.load(plan + words + word, mask=known, other=0)
+    count = tl.load(plan + 2 * words + word, mask=known, other=0)
+    offset = tl.load(plan + 3 * words + word, mask=known, other=0)
+    mask = inside[:, None] & known[None, :]
+    value = tl.load(table + source[:, None] * width + place[None, :], mask=mask, other=0)
+    tl.store(out + before[None, :] * rows + row[:, None] * count[None, :] + offset[None, :], value, mask=mask)
+
+
+def gather(table: Tensor, at: Tensor, modulus: int, plan: Tensor) -> Tensor:
+    """See `gathering.gather_fields`."""
+    rows, words = len(at), plan.shape[1]
+    out = torch.empty(rows * words, dtype=torch.int32, device=table.device)
+    grid = (triton.cdiv(rows, GATHERED_ROWS), triton.cdiv(words, GATHERED_WORDS))
+    gather_kernel[grid](
+        *(table, at.contiguous(), plan, out, rows, modulus, table.shape[1], words),
+        **{"SIZE": GATHERED_ROWS, "WORDS": GATHERED_WORDS, **OPTIONS},
+    )
+    return out
 
 
 def follow(

@@ -45,22 +45,11 @@ class RowPacking:
         return torch.cat([self._words(path, values[path]) for path in self.columns], 1)
 
     def _words(self, path: str, value: Tensor) -> Tensor:
-        flat = _copied(value.to(self.stored[path]).reshape(len(value), -1))
+        flat = copied(value.to(self.stored[path]).reshape(len(value), -1))
         if flat.dtype.itemsize < WORD:
             flat = flat.view(torch.uint8)
             flat = pad(flat, (0, -flat.shape[1] % WORD))
         return flat.view(torch.int32)
-
-    def unpack(self, rows: Tensor, paths: Iterable[str]) -> dict[str, Tensor]:
-        r"""Return the values (n, \*shape) of some fields."""
-        return {path: self._value(path, rows) for path in paths}
-
-    def _value(self, path: str, rows: Tensor) -> Tensor:
-        shape, dtype = self.shapes[path], self.stored[path]
-        words = _copied(rows[:, self.columns[path]])
-        if dtype.itemsize < WORD:
-            words = _copied(words.view(torch.uint8)[:, : math.prod(shape) * dtype.itemsize])
-        return words.view(dtype).reshape(len(rows), *shape).to(self.dtypes[path])
 
 
 def packings(options: DeviceOptions) -> tuple[RowPacking, RowPacking]:
@@ -83,6 +72,6 @@ def packings(options: DeviceOptions) -> tuple[RowPacking, RowPacking]:
     return packing(frames), packing(path for path in flat if path not in apart)
 
 
-def _copied(values: Tensor) -> Tensor:
+def copied(values: Tensor) -> Tensor:
     """Return a contiguous copy; `contiguous` itself leaves one row at an offset where no other dtype can view it."""
     return values.clone(memory_format=torch.contiguous_format)
