@@ -84,7 +84,7 @@ def test_no_gain_is_inconclusive(tmp_path):
     ],
 )
 def test_a_comparison_in_words(tmp_path, interval, p, word, ending):
-    difference = Difference("e", "l", "per", "uniform", "final", 10, Interval(*interval), p / 3, p)
+    difference = Difference("e", "l", "per", "final", "uniform", 10, Interval(*interval), p / 3, p)
     sentence = headline.row(difference, study(tmp_path).spec)
     assert sentence.startswith(f"Per vs uniform, final return: {word} (uncorrected 95 % interval ")
     assert sentence.endswith(f"; 10 pairs; p = {p:.2g}, corrected{ending}).")

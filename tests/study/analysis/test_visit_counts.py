@@ -6,7 +6,7 @@ import pytest
 from replaylab import statistics
 from replaylab.study.analysis.visit_counts import (
     StrategyVisits,
-    pairs_with_baseline,
+    paired_visits,
     state_p_values,
     visit_differences,
     visits_of,
@@ -46,13 +46,13 @@ def test_none_where_nothing_counted(tmp_path):
 
 def test_pairs_are_of_seeds_that_both_have():
     base, other = visits("base", np.eye(4) + 1, [0, 1, 2, 5]), visits("other", np.eye(4), [1, 2, 3, 5])
-    ((own, against),) = pairs_with_baseline([base, other], "base")
+    ((own, against),) = paired_visits([base, other], "base")
     assert own.seeds.tolist() == against.seeds.tolist() == [1, 2, 5]
     np.testing.assert_array_equal(own.counts, np.eye(4)[[0, 1, 3]])
     np.testing.assert_array_equal(against.counts, (np.eye(4) + 1)[[1, 2, 3]])
     alone = visits("far", np.ones((1, 4)), [9])
-    assert pairs_with_baseline([base, alone], "base") == []
-    assert pairs_with_baseline([base, visits("x", np.eye(4), environment="another")], "base") == []
+    assert paired_visits([base, alone], "base") == []
+    assert paired_visits([base, visits("x", np.eye(4), environment="another")], "base") == []
 
 
 def test_distances_are_tested_and_corrected_over_all_comparisons():

@@ -15,9 +15,8 @@ equivalent to the baseline if an interval wide enough for all such comparisons o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -26,7 +25,14 @@ from numpy.typing import NDArray
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval
 from replaylab.study.analysis.interim_analyses import inner_interval, p_at_level
-from replaylab.study.analysis.seed_values import SeedValues, StrategyResult, corrected
+from replaylab.study.analysis.seed_values import (
+    SeedValues,
+    StrategyResult,
+    StrategyRuns,
+    by_strategy,
+    corrected,
+    pairs_with_baseline,
+)
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.spec.declared_contrasts import RETURN as RETURN
 from replaylab.study.spec.interim_analyses import SIGNIFICANCE as SIGNIFICANCE
@@ -46,11 +52,8 @@ _MOST_POINTS = 200
 
 
 @dataclass(frozen=True)
-class Curve(StrategyResult):
+class Curve(StrategyRuns):
     """All runs of one strategy, on one environment with one learner."""
-
-    seeds: NDArray[np.int64]
-    """Shape (N,)."""
 
     steps: NDArray[np.int64]
     """Shape (T,), environment steps, or episodes, as the budget counts."""
@@ -86,10 +89,16 @@ class Curve(StrategyResult):
 
 
 @dataclass(frozen=True)
-class Level(StrategyResult):
-    """How high a strategy came, by one measure."""
+class MeasureResult(StrategyResult):
+    """Something of one strategy by one measure, on one environment with one learner."""
 
     measure: Measure
+
+
+@dataclass(frozen=True)
+class Level(MeasureResult):
+    """How high a strategy came, by one measure."""
+
     runs: int
     iqm: statistics.Interval
 
@@ -113,11 +122,10 @@ def percent(level: float) -> str:
 
 
 @dataclass(frozen=True)
-class Difference(StrategyResult):
+class Difference(MeasureResult):
     """A strategy against the baseline, by one measure, paired over seeds."""
 
     baseline: str
-    measure: Measure
     pairs: int
     iqm: statistics.Interval
     p: float
@@ -200,10 +208,10 @@ def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) ->
 def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
     """Return the curves of a metric, in the order of the study file; empty where nothing logged it."""
     quoted = metric.replace("'", "''")
-    columns = rows.filter(f"metric = '{quoted}'").order("environment, learner, strategy, seed, step").fetchnumpy()
-    by_key = {curve.key: curve for curve in _grouped(columns)}
-    keys = product(spec.environments, spec.learners, spec.strategies)
-    curves = [by_key[key] for key in keys if key in by_key]
+    curves = [
+        Curve(*key, *_aligned(columns["seed"], columns["step"], columns["value"].astype(np.float64)))
+        for key, columns in by_strategy(rows.filter(f"metric = '{quoted}'"), spec)
+    ]
     shared: dict[tuple[str, str], int] = {}
     for curve in curves:
         total = spec.budget_of(curve.strategy).total
@@ -224,17 +232,6 @@ def curve_of_runs(
     order = np.lexsort((steps, seeds))
     aligned = _aligned(seeds[order], steps[order], values[order])
     return Curve(chunk.environment, chunk.learner, chunk.strategy, *aligned)
-
-
-def _grouped(columns: dict[str, NDArray[np.generic]]) -> Iterator[Curve]:
-    labels = [np.asarray(columns[k]) for k in ("environment", "learner", "strategy")]
-    if not len(labels[0]):
-        return
-    changes = np.any([label[1:] != label[:-1] for label in labels], axis=0)
-    for part in np.split(np.arange(len(labels[0])), np.flatnonzero(changes) + 1):
-        seeds, steps, values = (np.asarray(columns[k])[part] for k in ("seed", "step", "value"))
-        environment, learner, strategy = (str(label[part[0]]) for label in labels)
-        yield Curve(environment, learner, strategy, *_aligned(seeds, steps, values.astype(np.float64)))
 
 
 def _aligned(
@@ -296,15 +293,6 @@ def _paired(
     return seeds[both], pair[0][both], pair[1][both]
 
 
-def pairs_with_baseline(curves: Sequence[Curve], baseline: str) -> Iterator[tuple[Curve, Curve]]:
-    """Yield each strategy's curve with the baseline's of the same environment and learner."""
-    bases = {c.cell: c for c in curves if c.strategy == baseline}
-    for curve in curves:
-        base = bases.get(curve.cell)
-        if base is not None and curve is not base and np.isin(curve.seeds, base.seeds).any():
-            yield curve, base
-
-
 def _family(
     curves: Sequence[Curve], baseline: str, measure: Measure, bounds: Mapping[str, float], alpha: float
 ) -> list[Difference]:
@@ -318,7 +306,7 @@ def _family(
         if (bound := bounds.get(curve.environment)) is not None:
             inner = inner_interval(error, [values, base_values], statistics.paired_difference)
             equivalence = Equivalence(size, inner, Bounds(-bound, bound), 1.0 - 2.0 * error)
-        results.append(Difference(*curve.key, baseline, measure, len(values), size, p, p, equivalence))
+        results.append(Difference(*curve.key, measure, baseline, len(values), size, p, p, equivalence))
         each.append(SeedValues(seeds, values - base_values))
     if len(results) == 1:  # nothing to correct for
         return results

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from replaylab import statistics
 from replaylab.statistics import Interval
 
 if TYPE_CHECKING:
+    import duckdb
+
     from replaylab.study.spec.study_file import Spec
 
 
@@ -36,24 +38,44 @@ class StrategyResult:
         return self.environment, self.learner, self.strategy
 
 
+@dataclass(frozen=True)
+class StrategyRuns(StrategyResult):
+    """Something of each run of a strategy, on one environment with one learner."""
+
+    seeds: NDArray[np.int64]
+    """Shape (N,), increasing."""
+
+
+R = TypeVar("R", bound=StrategyRuns)
+
 KEYS = ("environment", "learner", "strategy")
 """Columns that say which runs a row belongs to."""
 
 
 def by_strategy(
-    columns: Mapping[str, NDArray[Any]], spec: Spec
+    rows: duckdb.DuckDBPyRelation, spec: Spec
 ) -> Iterator[tuple[tuple[str, str, str], dict[str, NDArray[Any]]]]:
-    """Yield each environment, learner and strategy that has rows, with its rows, in the order of the study file.
+    """Yield each environment, learner and strategy that has rows, with their columns, in the order of the study file.
 
-    Args:
-        columns: of rows, by name.
-        spec: the study.
+    Rows are ordered by seed and step.
     """
-    labels = [np.asarray(columns[name], dtype=np.str_) for name in KEYS]
+    columns = {k: np.asarray(column) for k, column in rows.order(f"{', '.join(KEYS)}, seed, step").fetchnumpy().items()}
+    labels = [columns[name] for name in KEYS]
+    begins = np.flatnonzero(np.any([label[1:] != label[:-1] for label in labels], axis=0)) + 1
+    parts = np.split(np.arange(len(labels[0])), begins) if len(labels[0]) else []
+    part_of = {tuple(str(label[part[0]]) for label in labels): part for part in parts}
     for key in product(spec.environments, spec.learners, spec.strategies):
-        rows = np.all([label == name for label, name in zip(labels, key, strict=True)], axis=0)
-        if rows.any():
-            yield key, {name: column[rows] for name, column in columns.items()}
+        if key in part_of:
+            yield key, {name: column[part_of[key]] for name, column in columns.items()}
+
+
+def pairs_with_baseline(results: Sequence[R], baseline: str) -> Iterator[tuple[R, R]]:
+    """Yield each strategy's runs with the baseline's of the same environment and learner, if they share a seed."""
+    bases = {result.cell: result for result in results if result.strategy == baseline}
+    for result in results:
+        base = bases.get(result.cell)
+        if base is not None and result is not base and np.isin(result.seeds, base.seeds).any():
+            yield result, base
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.learners.metrics.metrics_table import VISITS, visit_counts
-from replaylab.study.analysis.seed_values import StrategyResult, by_strategy
+from replaylab.study.analysis.seed_values import StrategyResult, StrategyRuns, by_strategy, pairs_with_baseline
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,11 +32,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class StrategyVisits(StrategyResult):
+class StrategyVisits(StrategyRuns):
     """Where the runs of one strategy acted, on one environment with one learner."""
-
-    seeds: NDArray[np.int64]
-    """Shape (N,), increasing."""
 
     counts: Floats
     """Steps taken in each state, shape (N, S)."""
@@ -72,36 +69,28 @@ class VisitDifference(StrategyResult):
 def visits_of(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[StrategyVisits]:
     """Return the visits of every strategy, in the order of the study file; empty where nothing counted them."""
     each = []
-    for key, columns in by_strategy(rows.filter(f"starts_with(metric, '{VISITS}')").fetchnumpy(), spec):
+    for key, columns in by_strategy(rows.filter(f"starts_with(metric, '{VISITS}')"), spec):
         seeds, counts = visit_counts(*(columns[name] for name in ("seed", "metric", "value")))
         acted = counts.sum(axis=1) > 0
         each.append(StrategyVisits(*key, seeds[acted], counts[acted]))
     return [visits for visits in each if len(visits.seeds)]
 
 
-def pairs_with_baseline(visits: Sequence[StrategyVisits], baseline: str) -> list[tuple[StrategyVisits, StrategyVisits]]:
+def paired_visits(visits: Sequence[StrategyVisits], baseline: str) -> list[tuple[StrategyVisits, StrategyVisits]]:
     """Return each strategy's visits with the baseline's, both on the seeds that both have."""
-    bases = {v.cell: v for v in visits if v.strategy == baseline}
     pairs = []
-    for compared in visits:
-        base = bases.get(compared.cell)
-        if base is None or base is compared:
-            continue
+    for compared, base in pairs_with_baseline(visits, baseline):
         seeds, rows, base_rows = np.intersect1d(compared.seeds, base.seeds, return_indices=True)
-        if len(seeds):
-            pairs.append(
-                (
-                    replace(compared, seeds=seeds, counts=compared.counts[rows]),
-                    replace(base, seeds=seeds, counts=base.counts[base_rows]),
-                )
-            )
+        sides = ((compared, rows), (base, base_rows))
+        shared_visits, base_visits = (replace(side, seeds=seeds, counts=side.counts[common]) for side, common in sides)
+        pairs.append((shared_visits, base_visits))
     return pairs
 
 
 def visit_differences(visits: Sequence[StrategyVisits], baseline: str) -> list[VisitDifference]:
     """Return how far each strategy's visits are from the baseline's, tested, and Holm-corrected over all of them."""
     differences = []
-    for compared, base in pairs_with_baseline(visits, baseline):
+    for compared, base in paired_visits(visits, baseline):
         distance, p = statistics.share_distance_test(compared.counts, base.counts)
         differences.append(VisitDifference(*compared.key, baseline, len(compared.seeds), distance, p, p))
     corrected = statistics.holm([d.p for d in differences])

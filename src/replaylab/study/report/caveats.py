@@ -10,8 +10,8 @@ import numpy as np
 
 from replaylab.learners.training.metrics_recorder import OF_DIVERGENCE
 from replaylab.number_format import counted
-from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
+from replaylab.study.analysis.seed_values import pairs_with_baseline
 from replaylab.study.plan.chunks import runs_of
 from replaylab.study.report import earlier_reports, sentences
 from replaylab.study.report.page import Page
@@ -38,7 +38,7 @@ def caveats(page: Page) -> list[str]:
     elif alone := what_ran(study).without_baseline():
         places = sentences.some([f"{page.titled(c.strategy)} on {page.heading(*c[:2])}" for c in alone])
         warnings.append(f"{places}: the baseline, {title}, does not run there, so nothing is compared.")
-    pairs = [np.isin(c.seeds, base.seeds).sum() for c, base in comparisons.pairs_with_baseline(page.curves, baseline)]
+    pairs = [np.isin(c.seeds, base.seeds).sum() for c, base in pairs_with_baseline(page.curves, baseline)]
     few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves), map(int, pairs))
     below = sentences.below_enough_seeds(page.spec, min((len(c.seeds) for c in page.curves), default=1))
     before = earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))

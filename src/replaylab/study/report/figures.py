@@ -18,6 +18,7 @@ from replaylab.plotting.palette import LineStyle
 from replaylab.plotting.readout import ReadoutCurve, readout
 from replaylab.statistics import Band, Interval, normalised_score
 from replaylab.study.analysis.comparisons import Curve, thinned
+from replaylab.study.analysis.seed_values import StrategyResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -284,12 +285,9 @@ def _environments_panel(
 
 
 @dataclass(frozen=True)
-class EpisodeTrace:
+class EpisodeTrace(StrategyResult):
     """One traced episode of one run: its seed, when it ended, and of each of its T steps Q and the return, (T,)."""
 
-    environment: str
-    learner: str
-    strategy: str
     seed: int
     at: int
     q: NDArray[np.float64]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jinja2
 import numpy as np
@@ -22,7 +22,7 @@ from replaylab.plotting import palette, readout, svg
 from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Key
 from replaylab.statistics import Band
 from replaylab.study.analysis import comparisons, seed_values
-from replaylab.study.analysis.comparisons import Curve, Measure
+from replaylab.study.analysis.comparisons import Curve, MeasureResult
 from replaylab.study.analysis.seed_values import StrategyResult
 from replaylab.study.report import figures, sentences
 
@@ -156,19 +156,7 @@ KEY_COLUMNS: list[Column[StrategyResult]] = [
 """First columns of tables with a row of each strategy."""
 
 
-class OfMeasure(Protocol):
-    """A result of one measure, such as a level or a difference."""
-
-    @property
-    def cell(self) -> tuple[str, str]:
-        """The environment and the learner."""
-
-    @property
-    def measure(self) -> Measure:
-        """Which measure."""
-
-
-M = TypeVar("M", bound=OfMeasure)
+M = TypeVar("M", bound=MeasureResult)
 
 
 class PageFiles:

@@ -15,8 +15,7 @@ from replaylab.errors import SpecError
 from replaylab.number_format import counted
 from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
-from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure
-from replaylab.study.analysis.seed_values import StrategyResult
+from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure, MeasureResult
 from replaylab.study.report import machines, methods
 from replaylab.study.report.reported_study import ReportedStudy
 from replaylab.study.spec.study_file import Spec
@@ -34,10 +33,9 @@ Beside 20 runs two had a difference that was not there in 11 % of simulated stud
 
 
 @dataclass(frozen=True)
-class FolderDifference(StrategyResult):
+class FolderDifference(MeasureResult):
     """The second study's strategy minus the first one's, by one measure."""
 
-    measure: Measure
     first: Interval
     """Interquartile mean of the first one's runs."""
 

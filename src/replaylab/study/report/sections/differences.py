@@ -6,6 +6,7 @@ import numpy as np
 
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
+from replaylab.study.analysis.seed_values import pairs_with_baseline
 from replaylab.study.report import figures, tables
 from replaylab.study.report.page import KEYS, Page, Section
 
@@ -18,7 +19,7 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
     if not results.differences:
         return None
     baseline = page.spec.baseline
-    pairs = list(comparisons.pairs_with_baseline(page.curves, baseline))
+    pairs = list(pairs_with_baseline(page.curves, baseline))
     of = {c.key: (c, base) for c, base in pairs}
 
     def row(d: comparisons.Difference) -> figures.Row:

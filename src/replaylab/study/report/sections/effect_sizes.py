@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 from replaylab import statistics
 from replaylab.study.analysis import comparisons
-from replaylab.study.analysis.comparisons import ComparisonResults, Curve, Measure
-from replaylab.study.analysis.seed_values import StrategyResult
+from replaylab.study.analysis.comparisons import ComparisonResults, Curve, MeasureResult
+from replaylab.study.analysis.seed_values import pairs_with_baseline
 from replaylab.study.report import figures, sentences
 from replaylab.study.report.page import KEY_COLUMNS, KEYS, Column, Page, ReportTable, Section
 
 
 @dataclass(frozen=True)
-class Effect(StrategyResult):
+class Effect(MeasureResult):
     """A strategy against the baseline, by one measure, over the seeds both have."""
 
-    measure: Measure
     pairs: int
     improvement: statistics.Interval
     """Chance that a run beats one of the baseline's."""
@@ -29,19 +28,12 @@ class Effect(StrategyResult):
 def effects(curves: Sequence[Curve], baseline: str) -> list[Effect]:
     """Return the effect of every strategy by every measure, in the order of the curves."""
     results = []
-    for curve, base in comparisons.pairs_with_baseline(curves, baseline):
+    for curve, base in pairs_with_baseline(curves, baseline):
         for measure in comparisons.MEASURES:
             pair = comparisons.paired_values(curve, base, measure)
-            results.append(
-                Effect(
-                    *curve.cell,
-                    curve.strategy,
-                    measure,
-                    len(pair[0]),
-                    statistics.probability_of_improvement(*pair),
-                    statistics.standardised_difference(*pair, resamples=2_000),
-                )
-            )
+            improvement = statistics.probability_of_improvement(*pair)
+            standardised = statistics.standardised_difference(*pair, resamples=2_000)
+            results.append(Effect(*curve.key, measure, len(pair[0]), improvement, standardised))
     return results
 
 

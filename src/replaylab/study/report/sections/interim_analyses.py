@@ -13,6 +13,7 @@ from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
 from replaylab.study.analysis.interim_analyses import interval_at
+from replaylab.study.analysis.seed_values import pairs_with_baseline
 from replaylab.study.report import sentences
 from replaylab.study.report.page import Column, Page, ReportTable, Section
 from replaylab.study.report.sections.differences import DIFFERENCES
@@ -79,7 +80,7 @@ def _intervals(page: Page, level: float) -> ReportTable:
 
 def _compared(page: Page, level: float) -> Iterator[tuple[str, str, Interval]]:
     for measure in comparisons.MEASURES:
-        for curve, base in comparisons.pairs_with_baseline(page.curves, page.spec.baseline):
+        for curve, base in pairs_with_baseline(page.curves, page.spec.baseline):
             pair = comparisons.paired_values(curve, base, measure)
             titles = page.titled(curve.strategy), page.titled(base.strategy)
             what = f"{sentences.versus(*titles)}, {page.heading(*curve.cell)}"

@@ -22,8 +22,8 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     if not episodes:
         return None
     groups = [
-        (page.heading(*cell), [episode for episode in episodes if (episode.environment, episode.learner) == cell])
-        for cell in dict.fromkeys((episode.environment, episode.learner) for episode in episodes)
+        (page.heading(*cell), [episode for episode in episodes if episode.cell == cell])
+        for cell in dict.fromkeys(episode.cell for episode in episodes)
     ]
     figure = page.figure(
         "traces",
@@ -34,7 +34,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         figures.traces(groups, page.line_styles, page.spec.budget.counted),
         (*KEYS, "seed", "at", "step", "q", "return"),
         (
-            (episode.environment, episode.learner, episode.strategy, episode.seed, episode.at, t, q, later)
+            (*episode.key, episode.seed, episode.at, t, q, later)
             for episode in episodes
             for t, (q, later) in enumerate(zip(episode.q.tolist(), episode.returns.tolist(), strict=True))
         ),
@@ -46,7 +46,7 @@ def traces_of(page: Page) -> list[EpisodeTrace]:
     """Return the traced episodes that are shown, in the order of the study file."""
     names = f"starts_with(metric, '{TRACE_Q}') or starts_with(metric, '{TRACE_RETURN}')"
     episodes = []
-    for key, columns in by_strategy(page.rows.filter(names).fetchnumpy(), page.spec):
+    for key, columns in by_strategy(page.rows.filter(names), page.spec):
         metric = np.asarray(columns["metric"], dtype=np.str_)
         step = np.array([int(name.rpartition("/")[2]) for name in metric.tolist()], np.int64)
         of_q, seed = np.char.startswith(metric, TRACE_Q), int(columns["seed"].min())

@@ -20,7 +20,7 @@ from replaylab.study.analysis.comparisons import SIGNIFICANCE, ComparisonResults
 from replaylab.study.analysis.visit_counts import (
     StrategyVisits,
     VisitDifference,
-    pairs_with_baseline,
+    paired_visits,
     state_p_values,
     visit_differences,
     visits_of,
@@ -144,8 +144,7 @@ def _differences(
 ) -> ReportFigure:
     baseline = page.titled(page.spec.baseline)
     pairs = [
-        (compared, base, state_p_values(compared, base))
-        for compared, base in pairs_with_baseline(visits, page.spec.baseline)
+        (compared, base, state_p_values(compared, base)) for compared, base in paired_visits(visits, page.spec.baseline)
     ]
     groups: list[PanelGroup] = []
     for cell in dict.fromkeys(compared.cell for compared, *_ in pairs):
