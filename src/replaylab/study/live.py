@@ -155,7 +155,7 @@ class LivePage:
         """A chunk will not finish."""
         self._reporter.failed(failure)
         self._tally.dropped(failure.chunk)
-        line = f"{failure.chunk.label}: {failure.traceback.strip().splitlines()[-1]}"
+        line = f"{failure.chunk.label}: {failure.reason}"
         self._heard(failed=(*self._state.failed, line))
 
     def end(self) -> None:

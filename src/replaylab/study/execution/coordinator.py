@@ -166,13 +166,13 @@ class _Run:
             self._failed(failing, _of_seeds(tracebacks))
 
     def _finished(self, chunk: Chunk, event: Finished) -> None:
-        if why := self._writer.unsound(chunk, event):
+        from replaylab.study.results.store import damage_of, diverged_seeds  # heavy
+
+        if why := damage_of(event.result, chunk.id):
             self._failed(chunk, f"What the worker handed back are not the rows of this chunk: {why}.")
             return
         try:
-            if event.tape:
-                self._writer.write_tape(chunk, event.tape)
-            self._writer.write_rows(chunk, event)
+            self._writer.write(chunk, event)
         except StorageError as error:
             self._unwritable = self._unwritable or error
             self._queue.clear()
@@ -186,7 +186,7 @@ class _Run:
         self.seconds[chunk.id] = event.seconds
         self._writer.write_time(chunk, event)
         self._reporter.finished(chunk, event.seconds)
-        if seeds := self._writer.diverged(event):
+        if seeds := diverged_seeds(event.result):
             self._reporter.diverged(chunk, seeds)
 
     def _failed(self, chunk: Chunk, traceback: str) -> None:

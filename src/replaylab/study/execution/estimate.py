@@ -21,9 +21,6 @@ from replaylab.study.spec.study_file import Spec
 CALIBRATION_SECONDS = 5.0
 """How long a dry run trains, over all kinds of cells."""
 
-Kind = tuple[str, str, str]
-"""Environment, learner, strategy."""
-
 
 @dataclass(frozen=True)
 class CellEstimate:
@@ -92,7 +89,7 @@ class Estimate:
         while queue or running:
             while queue and len(running) < self.workers:
                 p = queue.popleft()
-                heapq.heappush(running, (now + cells[_kind(p)].seconds(p, long=long), p.id))
+                heapq.heappush(running, (now + cells[p.key].seconds(p, long=long), p.id))
             now, ended = heapq.heappop(running)
             queue.extendleft(waiting.pop(ended, ()))
         return now
@@ -166,18 +163,14 @@ def estimate_study(spec: Spec, path: Path, executor: Executor, seconds: float) -
     folder = StudyFolder(spec, path)
     todo, skipped, again = divided(folder)
     check(map(folder.file_of, [*skipped, *again]))
-    missing: dict[Kind, list[Chunk]] = {_kind(p): [] for p in folder.chunks}
+    missing: dict[tuple[str, str, str], list[Chunk]] = {p.key: [] for p in folder.chunks}
     for p in todo:
-        missing[_kind(p)].append(p)
+        missing[p.key].append(p)
     wanted = [of[0] for of in missing.values() if of]
     workers = max(1, min(executor.slots, len(todo)))
-    speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, executor, seconds), strict=True))
+    speeds = dict(zip((p.key for p in wanted), _speeds(wanted, workers, executor, seconds), strict=True))
     cells = tuple(CellEstimate(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
     return Estimate(spec, cells, tuple(todo), tuple(skipped), workers, tuple(again))
-
-
-def _kind(chunk: Chunk) -> Kind:
-    return chunk.environment, chunk.learner, chunk.strategy
 
 
 def _speed(result: bytes) -> Speed | str:

@@ -41,32 +41,7 @@ def reporter_in_python(show: bool | None) -> Reporter:
         console = Console(force_jupyter=False)
     elif show is None:
         show = False
-    return Silent() if show is False else reporter_for(console)
-
-
-class Silent:
-    """A reporter that says nothing."""
-
-    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
-        """Nothing."""
-
-    def progress(self, chunk: Chunk, step: int) -> None:
-        """Nothing."""
-
-    def finished(self, chunk: Chunk, seconds: float) -> None:
-        """Nothing."""
-
-    def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
-        """Nothing."""
-
-    def split(self, chunk: Chunk) -> None:
-        """Nothing."""
-
-    def failed(self, failure: Failure) -> None:
-        """Nothing."""
-
-    def end(self) -> None:
-        """Nothing."""
+    return PlainReporter(Console(quiet=True)) if show is False else reporter_for(console)
 
 
 class Tally:
@@ -160,7 +135,7 @@ class PlainReporter:
     def failed(self, failure: Failure) -> None:
         """Say that a chunk failed; the traceback follows at the end of the run."""
         self._tally.dropped(failure.chunk)
-        self._say(f"FAILED {failure.chunk.label}: {failure.traceback.strip().splitlines()[-1]}")
+        self._say(f"FAILED {failure.chunk.label}: {failure.reason}")
 
     def end(self) -> None:
         """Nothing is left open."""
@@ -222,8 +197,7 @@ class LiveReporter:
         """Put a line above the bars; the traceback follows at the end of the run."""
         self._drop(failure.chunk)
         self._tally.dropped(failure.chunk)
-        last_line = failure.traceback.strip().splitlines()[-1]
-        self._console.print(f"FAILED {failure.chunk.label}: {last_line}", markup=False, style="red")
+        self._console.print(f"FAILED {failure.chunk.label}: {failure.reason}", markup=False, style="red")
 
     def end(self) -> None:
         """Close the display and leave one line."""

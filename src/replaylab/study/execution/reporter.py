@@ -16,6 +16,11 @@ class Failure:
     chunk: Chunk
     traceback: str
 
+    @property
+    def reason(self) -> str:
+        """Last line of the traceback."""
+        return self.traceback.strip().splitlines()[-1]
+
 
 @runtime_checkable
 class Reporter(Protocol):

@@ -23,26 +23,20 @@ class ResultWriter:
         self._known: set[str] = set()
         """Digests of the machines that the folder is known to name."""
 
-    def write_rows(self, chunk: Chunk, finished: Finished) -> None:
-        """Put a chunk's Parquet file in its place.
+    def write(self, chunk: Chunk, finished: Finished) -> None:
+        """Put the draws of a chunk, if there are any, and its rows in their places.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: they cannot be written.
         """
+        if finished.tape:
+            write_bytes(self._folder.tape_file(chunk), finished.tape)
         write_bytes(self._folder.file_of(chunk), finished.result)
 
     def tape_of(self, chunk: Chunk) -> Path:
         """Return where the draws are that a chunk learns from."""
         assert chunk.tape_of is not None
         return self._folder.tape_file(chunk.tape_of).absolute()
-
-    def write_tape(self, chunk: Chunk, content: bytes) -> None:
-        """Put a chunk's draws in their place.
-
-        Raises:
-            StorageError: they cannot be written.
-        """
-        write_bytes(self._folder.tape_file(chunk), content)
 
     def drop_tape(self, chunk: Chunk) -> None:
         """Remove the draws that a chunk learned from."""
@@ -61,20 +55,6 @@ class ResultWriter:
         rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # those of others are there
             folder.parent.rmdir()
-
-    @staticmethod
-    def unsound(chunk: Chunk, finished: Finished) -> str | None:
-        """Return in words why what a worker handed back are not a chunk's rows; None: they are."""
-        from replaylab.study.results.store import damage_of  # heavy
-
-        return damage_of(finished.result, chunk.id)
-
-    @staticmethod
-    def diverged(finished: Finished) -> list[int]:
-        """Return the seeds whose networks diverged."""
-        from replaylab.study.results.store import diverged_seeds  # heavy
-
-        return diverged_seeds(finished.result)
 
     def write_time(self, chunk: Chunk, finished: Finished) -> None:
         """Write down how long it took, and where; a budget in episodes counts episodes."""

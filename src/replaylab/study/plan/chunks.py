@@ -57,6 +57,11 @@ class Chunk(RunSettings):
     """The chunk whose draws it learns from, of the same seeds; None: it draws itself."""
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """The environment, the learner and the strategy."""
+        return self.environment, self.learner, self.strategy
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings that study files give in their tables, by the names of `TrainingConfig`."""
         return {name: getattr(self, name) for name in IN_STUDIES}

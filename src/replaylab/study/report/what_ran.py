@@ -77,6 +77,6 @@ class WhatRan:
 def what_ran(study: ReportedStudy) -> WhatRan:
     """Return what has results."""
     spec, present = study.spec, study.present
-    with_results = {Cell(p.environment, p.learner, p.strategy) for p in present}
+    with_results = {Cell(*p.key) for p in present}
     every = (Cell(e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
     return WhatRan(spec, [cell for cell in every if cell in with_results], runs_of(present))

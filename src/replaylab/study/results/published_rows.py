@@ -63,7 +63,7 @@ class PublishedRows:
     @property
     def present(self) -> list[Chunk]:
         """The chunks whose rows were published."""
-        cells = {(p.environment, p.learner, p.strategy): p for p in plan(self.spec)}
+        cells = {p.key: p for p in plan(self.spec)}
         published = self._metadata["chunks"]
         return [cells[tuple(cell)].with_seeds(tuple(seeds)) for *cell, seeds in published if tuple(cell) in cells]
 
@@ -138,7 +138,7 @@ def write_published_rows(
     lasting = _lasting_names(chunks)
     metadata = {
         "study": json_data(spec),
-        "chunks": [[p.environment, p.learner, p.strategy, list(p.seeds)] for p in chunks],
+        "chunks": [[*p.key, list(p.seeds)] for p in chunks],
         "versions": [dict(libraries) for libraries in versions],
         "records": {lasting.get(name, name): dict(record) for name, record in folder_records.items()},
     }
@@ -155,7 +155,7 @@ def write_published_rows(
 
 def _lasting_names(chunks: Sequence[Chunk]) -> dict[str, str]:
     """Return the published name of each chunk's record; ids can be others in the next version of replaylab."""
-    return {f"timing/{p.id}": f"timing/{p.environment}/{p.learner}/{p.strategy}/{p.seeds[0]}" for p in chunks}
+    return {f"timing/{p.id}": f"timing/{'/'.join(p.key)}/{p.seeds[0]}" for p in chunks}
 
 
 def _metadata(file: Path) -> dict[str, Any]:

@@ -121,37 +121,32 @@ def _resolved(
         overall = _difference(declared, earlier, spec, where)
         if declared.check is not None:  # one check, whatever its contrasts are on each environment
             return [overall]
-        each = _of_each(declared, earlier, spec)
+        each = [e for e in spec.environments if all(named_in(name, e) in earlier for name in declared.of)]
         if declared.each_environment and not each:
             raise ValueError(
                 f"{where} must be of contrasts that are asked in each environment to be so itself, but "
                 f"{declared.of[0]!r} and {declared.of[1]!r} are not; write each_environment = true in both"
             )
         return [overall, *(_difference(declared, earlier, spec, where, e) for e in each)]
-    make = _weighted if declared.weights else _direct
-    overall = make(declared, cells, spec, where)
+    overall = _direct(declared, cells, spec, where)
     if not declared.each_environment:
         return [overall]
-    environments = list(dict.fromkeys(cell.environment for cell in overall.cells))
     parts = []
-    for environment in environments:
+    for environment in dict.fromkeys(cell.environment for cell in overall.cells):
         alone = {cell: factors for cell, factors in cells.items() if cell.environment == environment}
-        part = make(declared, alone, spec, where)
-        parts.append(
-            replace(part, name=named_in(declared.name, environment), question="", primary=False, answers=Answers())
-        )
+        part = _direct(declared, alone, spec, where)
+        parts.append(_in_environment(part, environment))
     return [overall, *parts]
+
+
+def _in_environment(contrast: ResolvedContrast, environment: str) -> ResolvedContrast:
+    """Return a contrast as that of a single environment, which is never the question of the study."""
+    return replace(contrast, name=named_in(contrast.name, environment), question="", primary=False, answers=Answers())
 
 
 def named_in(name: str, environment: str) -> str:
     """Return what a contrast is called in one environment."""
     return f"{name}, {environment}"
-
-
-def _of_each(declared: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], spec: StudyTables) -> list[str]:
-    """Return the environments in which both contrasts that a difference names were asked for, each alone."""
-    names = declared.of or ()
-    return [e for e in spec.environments if all(named_in(name, e) in earlier for name in names)]
 
 
 def _check_roles(contrasts: Collection[ResolvedContrast]) -> None:
@@ -198,25 +193,18 @@ def _difference(
         of=(a.name, b.name),
         **_role(declared, spec),
     )
-    if environment is None:
-        return resolved
-    return replace(resolved, name=named_in(declared.name, environment), question="", primary=False, answers=Answers())
+    return resolved if environment is None else _in_environment(resolved, environment)
 
 
 def _role(declared: DeclaredContrast, spec: StudyTables) -> dict[str, Any]:
-    answers = declared.answers or (spec.answers if declared.name == _main(spec) else None) or Answers()
-    return {
-        "primary": declared.primary,
-        "check": declared.check,
-        "guards": declared.guards,
-        "sides": _sides(declared, spec),
-        "answers": answers,
-    }
+    """Return the fields of a contrast that say how it is judged and worded.
 
-
-def _main(spec: StudyTables) -> str:
-    """Return the name of the contrast whose verdict is the answer of the study: the primary one, or the first."""
-    return next((declared.name for declared in spec.contrasts if declared.primary), spec.contrasts[0].name)
+    The answers of the study are those of its primary contrast, or without one of its first.
+    """
+    main = next((other for other in spec.contrasts if other.primary), spec.contrasts[0])
+    answers = declared.answers or (spec.answers if declared.name == main.name else None) or Answers()
+    role = {key: getattr(declared, key) for key in ("primary", "check", "guards")}
+    return role | {"sides": _sides(declared, spec), "answers": answers}
 
 
 def _sides(declared: DeclaredContrast, spec: StudyTables) -> tuple[str, str]:
@@ -250,12 +238,24 @@ def _described(side: Selector, other: Selector, spec: StudyTables) -> str:
 def _direct(
     declared: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
 ) -> ResolvedContrast:
-    return _on(declared, spec, where, groups=tuple(_groups(declared, cells, where)))
+    """Return a contrast of cells, with its unit and everything else filled in."""
+    metric = declared.metric or RETURN
+    better = declared.better or ("higher" if metric == RETURN else None)
+    common = (declared.name, declared.question, metric, declared.measure or "area", better, declared.equivalence)
+    rest = {"unit": "", "scored": False, **_role(declared, spec)}
+    if declared.weights:
+        rest["weighted"] = _weighted(declared, cells, spec, where)
+    else:
+        rest["groups"] = tuple(_groups(declared, cells, where))
+    resolved = ResolvedContrast(*common, **rest)
+    scored = _scored({cell.environment for cell in resolved.cells}, metric, spec, where)
+    return replace(resolved, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
 
 
 def _weighted(
     declared: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
-) -> ResolvedContrast:
+) -> tuple[tuple[WeightedCell, ...], ...]:
+    """Return the weighted cells of each environment and learner."""
     for name in declared.weights:
         if name not in spec.strategies:
             raise ValueError(
@@ -276,18 +276,7 @@ def _weighted(
             f"{where}: `weights` must name strategies that all run in one environment with one learner, but "
             f"{', '.join(declared.weights)} never do"
         )
-    return _on(declared, spec, where, weighted=tuple(weighted))
-
-
-def _on(declared: DeclaredContrast, spec: StudyTables, where: str, **cells: Any) -> ResolvedContrast:
-    """Return a contrast of these cells, with its unit and everything else filled in."""
-    metric = declared.metric or RETURN
-    better = declared.better or ("higher" if metric == RETURN else None)
-    common = (declared.name, declared.question, metric, declared.measure or "area", better, declared.equivalence)
-    rest: dict[str, Any] = {"unit": "", "scored": False, **cells, **_role(declared, spec)}
-    resolved = ResolvedContrast(*common, **rest)
-    scored = _scored({cell.environment for cell in resolved.cells}, metric, spec, where)
-    return replace(resolved, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
+    return tuple(weighted)
 
 
 def _scored(environments: set[str], metric: str, spec: StudyTables, where: str) -> bool:

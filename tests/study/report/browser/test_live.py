@@ -11,10 +11,11 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from rich.console import Console
 
 from replaylab.errors import ConfigError
 from replaylab.study import live
-from replaylab.study.execution.progress import Silent
+from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.live import LivePage
 from tests.study.report.browser.opened import WAIT, Opened
 from tests.study.tiny import study
@@ -38,11 +39,11 @@ def test_a_port_that_is_used_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"^`port` must be free on 127\.0\.0\.1, but {port} is not \(.*--port"):
-            LivePage(study(tmp_path), Silent(), port)
+            LivePage(study(tmp_path), PlainReporter(Console(quiet=True)), port)
 
 
 def test_it_answers_this_machine_and_no_foreign_name(tmp_path):
-    with LivePage(study(tmp_path), Silent(), 0) as shown:
+    with LivePage(study(tmp_path), PlainReporter(Console(quiet=True)), 0) as shown:
         port = int(shown.address.rstrip("/").rpartition(":")[2])
 
         def status(path, host):
@@ -69,7 +70,7 @@ def test_figures_beside_the_report_are_there(tmp_path, monkeypatch):
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "levels.csv").write_bytes(b"a,b")
     (tmp_path / "figures" / "greedy_play_a-0.webp").write_bytes(b"w")
-    with LivePage(study(tmp_path), Silent(), 0) as shown:
+    with LivePage(study(tmp_path), PlainReporter(Console(quiet=True)), 0) as shown:
 
         def answer(path):
             connection = http.client.HTTPConnection("127.0.0.1", port_of(shown), timeout=60)
@@ -100,7 +101,7 @@ def port_of(shown):
 def test_the_last_report_is_fetched_when_it_is_read_to_its_end(tmp_path):
     report = tmp_path / "report.html"
     report.write_bytes(b"r" * 20_000_000)  # more than the sockets hold
-    with LivePage(study(tmp_path), Silent(), 0) as shown:
+    with LivePage(study(tmp_path), PlainReporter(Console(quiet=True)), 0) as shown:
         shown.finish(report)
         connection = http.client.HTTPConnection("127.0.0.1", port_of(shown), timeout=60)
         connection.request("GET", "/report?1")
@@ -115,7 +116,7 @@ def test_the_last_report_is_fetched_when_it_is_read_to_its_end(tmp_path):
 def test_a_page_that_is_closed_on_the_way_is_passed_over(tmp_path, capsys):
     report = tmp_path / "report.html"
     report.write_bytes(b"r" * 20_000_000)
-    with LivePage(study(tmp_path), Silent(), 0) as shown:
+    with LivePage(study(tmp_path), PlainReporter(Console(quiet=True)), 0) as shown:
         shown.finish(report)
         handled = []
         shutdown_request = shown._server.shutdown_request
@@ -129,7 +130,7 @@ def test_a_page_that_is_closed_on_the_way_is_passed_over(tmp_path, capsys):
 
 def test_a_report_that_cannot_be_written_is_reported(reported, monkeypatch):
     monkeypatch.setattr(live, "_WRITE_REPORT", "raise SystemExit('no room')")
-    with LivePage(reported, Silent(), 0) as shown:
+    with LivePage(reported, PlainReporter(Console(quiet=True)), 0) as shown:
         shown.begin(reported.chunks[1:], reported.chunks[:1], 1)
         wait_for(lambda: shown._state.failed)
         assert shown._state.failed == ("the report could not be written: no room",)
@@ -148,7 +149,7 @@ def test_it_fills_up_as_chunks_end(browser, reported, monkeypatch):
     copied = "import shutil, sys; shutil.copy(f'{sys.argv[1]}/report.html', sys.argv[2])"
     monkeypatch.setattr(live, "_WRITE_REPORT", copied)  # a whole run, below, has it written
     chunks, report = reported.chunks, reported.folder / "report.html"
-    with LivePage(reported, Silent(), 0) as shown:
+    with LivePage(reported, PlainReporter(Console(quiet=True)), 0) as shown:
         opened = Opened(browser, shown.address, 1280)
         page = opened.page
         page.get_by_text("No runs are there yet").wait_for()

@@ -20,9 +20,9 @@ def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
     """
     largest: dict[tuple[str, str, str], Chunk] = {}
     for chunk in chunks:
-        largest_so_far = largest.setdefault((chunk.environment, chunk.learner, chunk.strategy), chunk)
+        largest_so_far = largest.setdefault(chunk.key, chunk)
         if len(chunk.seeds) > len(largest_so_far.seeds):
-            largest[chunk.environment, chunk.learner, chunk.strategy] = chunk
+            largest[chunk.key] = chunk
     return list(largest.values())
 
 

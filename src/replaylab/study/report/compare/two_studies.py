@@ -150,10 +150,7 @@ def _of_equal_length(a: Curve, b: Curve, specs: tuple[Spec, Spec]) -> tuple[Curv
 
 def _decided(study: ReportedStudy) -> dict[_Key, dict[str, Any]]:
     """Return by environment, learner and strategy what decides the rows of a seed."""
-    return {
-        (p.environment, p.learner, p.strategy): {k: v for k, v in p.identity.items() if k != "seeds"}
-        for p in study.present
-    }
+    return {p.key: {k: v for k, v in p.identity.items() if k != "seeds"} for p in study.present}
 
 
 def least_p(first: int, second: int) -> float:

@@ -64,12 +64,9 @@ def _pictures(page: Page) -> Iterator[ChunkPictures]:
     """Yield the pictures of the first chunk of each strategy, environment and learner that is there."""
     seen = set()
     for chunk in page.study.present:
-        key = (chunk.environment, chunk.learner, chunk.strategy)
-        if key in seen:
-            continue
-        seen.add(key)
-        if pictures := read_pictures(page.study.file_of(chunk)):
+        if chunk.key not in seen and (pictures := read_pictures(page.study.file_of(chunk))):
             yield ChunkPictures(chunk, pictures)
+        seen.add(chunk.key)
 
 
 def _not_made(page: Page, made: Sequence[ChunkPictures]) -> Iterator[str]:
