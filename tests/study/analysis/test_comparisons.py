@@ -379,12 +379,16 @@ def test_p_values_for_people():
     assert [p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1"]
 
 
+def styled(strategies, baseline, time="steps"):
+    return figures.CurveStyle(palette.line_styles(strategies, baseline), baseline, "return", time)
+
+
 def test_the_legend_names_strategies_that_only_some_environments_have():
     def drawn(environment, strategy):
         return Curve(environment, "l", strategy, np.arange(2), np.array([50, 300]), np.ones((2, 2)))
 
     cells = [[(drawn(e, s), Band(*np.ones((3, 2)))) for s in names] for e, names in {"a": "u", "b": "hu"}.items()]
-    drawing = figures.curves(cells, "u", palette.line_styles(["h", "u", "x"], "u"), "return", "steps")
+    drawing = figures.curves(cells, styled(["h", "u", "x"], "u"))
     assert [name for name, _ in drawing.legend] == ["u", "h"]
     assert [panel.title for panel in drawing.groups[0].panels] == ["a: return over steps", "b: return over steps"]
 
@@ -396,7 +400,7 @@ def test_many_strategies_get_a_panel_each():
         (Curve("a", "l", s, np.arange(2), steps, np.ones((2, 2)) * i), Band(*np.ones((3, 2)) * i))
         for i, s in enumerate(names)
     ]
-    drawing = figures.curves([cell], "u", palette.line_styles(names, "u"), "return", "steps")
+    drawing = figures.curves([cell], styled(names, "u"))
     (group,) = drawing.groups
     assert [panel.title for panel in group.panels] == names
     assert {panel.figure.axes[0].get_ylim() for panel in group.panels} == {(-1.35, 28.35)}
@@ -406,9 +410,7 @@ def test_many_strategies_get_a_panel_each():
 def test_a_run_is_drawn_at_few_points_up_to_its_last():
     steps = np.arange(1, 1_001)
     curve = Curve("e", "l", "u", np.arange(3), steps, np.outer([1.0, 2.0, 3.0], steps))
-    drawing = figures.multiples(
-        [[(curve, Band(*curve.values))]], "u", palette.line_styles(["u"], "u"), "r", "t", runs=True
-    )
+    drawing = figures.multiples([[(curve, Band(*curve.values))]], styled(["u"], "u"), runs=True)
     *runs, _ = drawing.groups[0].panels[0].figure.axes[0].lines
     assert [len(line.get_xdata()) for line in runs] == [figures.MOST_POINTS] * 3
     assert [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in runs] == [(1000, 1000), (1000, 2000), (1000, 3000)]
@@ -432,7 +434,7 @@ def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(
     found = study(tmp_path, budget={"episodes": 300})
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
     time = found.spec.budget.counted
-    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], "s", palette.line_styles(["s"], "s"), "return", time)
+    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], styled(["s"], "s", time))
     (axes,) = drawn.groups[0].panels[0].figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "100", "200", "300"]
     assert axes.get_xlabel() == "episodes"
@@ -452,10 +454,10 @@ def test_the_longest_curve_is_drawn_to_its_end():
         (Curve("a", "l", name, np.arange(2), np.array([50, last]), np.ones((2, 2))), Band(*np.ones((3, 2))))
         for name, last in (("short", 300), ("long", 600))
     )
-    styles = palette.line_styles(["short", "long"], "short")
+    style = styled(["short", "long"], "short")
     for drawing in (
-        figures.curves([[short, long]], "short", styles, "return", "steps"),
-        figures.multiples([[short, long]], "short", styles, "return", "steps", runs=True),
+        figures.curves([[short, long]], style),
+        figures.multiples([[short, long]], style, runs=True),
     ):
         assert {panel.figure.axes[0].get_xlim() for panel in drawing.groups[0].panels} == {(0.0, 600.0)}
 

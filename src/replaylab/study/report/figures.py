@@ -39,36 +39,40 @@ References = Mapping[str, tuple[float, str]]
 """Of environments, a return to compare curves with, and what to call it."""
 
 
+@dataclass(frozen=True)
+class CurveStyle:
+    """How the curves of a figure are drawn."""
+
+    lines: Mapping[str, LineStyle]
+    """Of strategies."""
+
+    baseline: str
+    unit: str
+    """Of the vertical axis."""
+
+    time: str
+    """Of the horizontal axis."""
+
+    references: References = field(default_factory=dict)
+
+
 def place_of(curve: Curve, curves: Iterable[Curve]) -> str:
     """Return the name of a curve's environment, with its learner's if the environment has several."""
     learners = {other.learner for other in curves if other.environment == curve.environment}
     return f"{curve.environment}, {curve.learner}" if len(learners) > 1 else curve.environment
 
 
-def curves(
-    cells: Sequence[CellCurves],
-    baseline: str,
-    styles: dict[str, LineStyle],
-    unit: str,
-    time: str,
-    *,
-    small: bool = False,
-    references: References | None = None,
-) -> Drawing:
+def curves(cells: Sequence[CellCurves], style: CurveStyle, *, small: bool = False) -> Drawing:
     """Draw every strategy's curve with its interval: one panel for each environment and learner.
 
     With more than `MOST_TOGETHER` strategies each has its own panel, with the baseline beside it.
     """
-    lines = references or {}
     if max(map(len, cells)) > MOST_TOGETHER:
-        return multiples(cells, baseline, styles, unit, time, runs=False, references=lines)
-    panels = [
-        _overlay(cell, title, styles, "" if small else unit, time, small, lines.get(cell[0][0].environment))
-        for title, cell in _titled(cells)
-    ]
-    shown = list(dict.fromkeys(curve.strategy for cell in cells for curve, _ in cell))
-    axes = f"across: {time}; up: {unit}" if small else ""
-    legend = [(styles[name].title, styles[name]) for name in styles if name in shown]
+        return multiples(cells, style, runs=False)
+    panels = [_overlay(cell, title, style, small=small) for title, cell in _titled(cells)]
+    shown = {curve.strategy for cell in cells for curve, _ in cell}
+    axes = f"across: {style.time}; up: {style.unit}" if small else ""
+    legend = [(line.title, line) for name, line in style.lines.items() if name in shown]
     return Drawing([PanelGroup("", panels)], legend, axes)
 
 
@@ -82,28 +86,17 @@ def _last_step(cell: CellCurves) -> int:
     return max(int(curve.steps[-1]) for curve, _ in cell)
 
 
-def _overlay(
-    cell: CellCurves,
-    title: str,
-    styles: dict[str, LineStyle],
-    unit: str,
-    time: str,
-    small: bool,
-    reference: tuple[float, str] | None,
-) -> Panel:
+def _overlay(cell: CellCurves, title: str, style: CurveStyle, *, small: bool) -> Panel:
     figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
-    read = [_draw(axes, style.title, curve.steps, band, style) for curve, band, style in _styled(cell, styles)]
-    _draw_reference(axes, reference)
+    lines = [(style.lines[curve.strategy], curve, band) for curve, band in cell]
+    read = [_draw(axes, line.title, curve.steps, band, line) for line, curve, band in lines]
+    _draw_reference(axes, style.references.get(cell[0][0].environment))
     if not small:
-        axes.set_xlabel(time, loc="left", labelpad=7)
-        axes.set_ylabel(unit)
+        axes.set_xlabel(style.time, loc="left", labelpad=7)
+        axes.set_ylabel(style.unit)
         axes.yaxis.set_label_coords(-46 / (MEDIUM - 84), 0.5)
-    panel = _framed(figure, axes, title, time, read, (0, _last_step(cell)), integer=True)
-    return replace(panel, title=f"{title}: {unit} over {time}")
-
-
-def _styled(cell: CellCurves, styles: dict[str, LineStyle]) -> list[tuple[Curve, Band, LineStyle]]:
-    return [(curve, band, styles[curve.strategy]) for curve, band in cell]
+    panel = _framed(figure, axes, title, style.time, read, (0, _last_step(cell)), integer=True)
+    return replace(panel, title=f"{title}: {'' if small else style.unit} over {style.time}")
 
 
 def _draw_reference(axes: Axes, reference: tuple[float, str] | None) -> None:
@@ -157,37 +150,22 @@ def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], st
             axes.update_datalim(around)  # add_patch would style for curves in the outline, for long
 
 
-def multiples(
-    cells: Sequence[CellCurves],
-    baseline: str,
-    styles: dict[str, LineStyle],
-    unit: str,
-    time: str,
-    *,
-    runs: bool,
-    references: References | None = None,
-) -> Drawing:
+def multiples(cells: Sequence[CellCurves], style: CurveStyle, *, runs: bool) -> Drawing:
     """Draw one small panel for each strategy: its IQM bold, the baseline's dashed, every run thin if asked for.
 
     All panels of an environment and learner share their scales.
     """
     groups = []
     for title, cell in _titled(cells):
-        reference = next((pair for pair in cell if pair[0].strategy == baseline), None)
-        line = (references or {}).get(cell[0][0].environment)
+        base = next((pair for pair in cell if pair[0].strategy == style.baseline), None)
+        line = style.references.get(cell[0][0].environment)
         ends = [c.values if runs else np.stack(b) for c, b in cell]
-        limits = _limits([*ends, np.array([line[0]] if line else [])])
-        groups.append(
-            PanelGroup(
-                title,
-                [
-                    _own_panel(curve, band, reference, styles, limits, _last_step(cell), time, runs, line)
-                    for curve, band in cell
-                ],
-            )
-        )
-    note = f"dashed: {styles[baseline].title}" if any(c.strategy != baseline for cell in cells for c, _ in cell) else ""
-    return Drawing(groups, axes="; ".join(filter(None, (f"across: {time}", f"up: {unit}", note))))
+        axis = (_limits([*ends, np.array([line[0]] if line else [])]), _last_step(cell))
+        panels = [_own_panel(pair, None if pair is base else base, style, axis, runs=runs) for pair in cell]
+        groups.append(PanelGroup(title, panels))
+    others = any(c.strategy != style.baseline for cell in cells for c, _ in cell)
+    note = f"dashed: {style.lines[style.baseline].title}" if others else ""
+    return Drawing(groups, axes="; ".join(filter(None, (f"across: {style.time}", f"up: {style.unit}", note))))
 
 
 def _limits(values: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
@@ -201,85 +179,75 @@ def _limits(values: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
 
 
 def _own_panel(
-    curve: Curve,
-    band: Band,
-    reference: tuple[Curve, Band] | None,
-    styles: dict[str, LineStyle],
-    limits: tuple[float, float],
-    last: int,
-    time: str,
+    pair: tuple[Curve, Band],
+    base: tuple[Curve, Band] | None,
+    style: CurveStyle,
+    axis: tuple[tuple[float, float], int],
+    *,
     runs: bool,
-    line: tuple[float, str] | None,
 ) -> Panel:
+    """Draw a strategy's panel on shared axes: the limits of the vertical one, and the end of the horizontal one."""
     figure, axes = new_panel(SMALL, 170)
-    style = styles[curve.strategy]
-    unmarked = replace(style, series="")  # its panel would be empty without it
+    (curve, band), line = pair, style.lines[pair[0].strategy]
     if runs:
         few = thinned(curve, MOST_POINTS)
-        axes.plot(few.steps, few.values.T, "-", color=style.light, lw=0.7, alpha=0.4)
-    _fill(axes, curve.steps, band.low, band.high, unmarked, 0.18)
-    if reference is not None and reference[0] is not curve:
-        axes.plot(reference[0].steps, reference[1].estimate, "--", color=styles[reference[0].strategy].light, lw=1.3)
-    axes.plot(curve.steps, band.estimate, "-", color=style.light, lw=2.2)
-    _draw_reference(axes, line)
-    axes.set_ylim(limits)
+        axes.plot(few.steps, few.values.T, "-", color=line.light, lw=0.7, alpha=0.4)
+    _fill(axes, curve.steps, band.low, band.high, replace(line, series=""), 0.18)  # its panel would be empty without it
+    if base is not None:
+        axes.plot(base[0].steps, base[1].estimate, "--", color=style.lines[style.baseline].light, lw=1.3)
+    axes.plot(curve.steps, band.estimate, "-", color=line.light, lw=2.2)
+    _draw_reference(axes, style.references.get(curve.environment))
+    axes.set_ylim(axis[0])
     read = [
-        ReadoutCurve(styles[shown.strategy].title, "", styles[shown.strategy].variable, shown.steps, of)
-        for shown, of in ((curve, band), *((reference,) if reference is not None and reference[0] is not curve else ()))
+        ReadoutCurve(style.lines[c.strategy].title, "", style.lines[c.strategy].variable, c.steps, b)
+        for c, b in (pair, *([base] if base else []))
     ]
-    return _framed(figure, axes, style.title, time, read, (0, last), integer=True)
+    return _framed(figure, axes, line.title, style.time, read, (0, axis[1]), integer=True)
 
 
 def over_environments(
-    cells: Sequence[CellCurves],
-    styles: dict[str, LineStyle],
-    scale: Callable[[str], tuple[float, float]],
-    unit: str,
-    time: str,
+    cells: Sequence[CellCurves], style: CurveStyle, scale: Callable[[str], tuple[float, float]]
 ) -> Drawing:
     """Draw one panel for each strategy and learner: its curve on every environment, in line styles.
 
     Args:
         cells: environments and learners.
-        styles: of the strategies.
+        style: its unit is that of the scaled returns.
         scale: for an environment, the returns that are drawn as 0 and as 1.
-        unit: of the vertical axis.
-        time: of the horizontal one.
     """
     environments = list(dict.fromkeys(cell[0][0].environment for cell in cells))
     patterns = palette.LINES * (len(environments) // len(palette.LINES) + 1)
-    lines = {
+    patterned = {
         name: LineStyle(palette.MUTED, palette.MUTED, pattern, "--muted", f"e{i}", name)
         for i, (name, pattern) in enumerate(zip(environments, patterns, strict=False))
     }
     several = any(title != cell[0][0].environment for title, cell in _titled(cells))
     panels = []
-    for strategy, style in styles.items():
+    for strategy, line in style.lines.items():
         learners = dict.fromkeys(curve.learner for cell in cells for curve, _ in cell) if several else [""]
         for learner in learners:
             pairs = [(c, b) for cell in cells for c, b in cell if c.strategy == strategy and learner in ("", c.learner)]
             if pairs:
-                title = f"{style.title}, {learner}" if several else style.title
-                panels.append(_environments_panel(pairs, title, styles[strategy], lines, scale))
-    return Drawing([PanelGroup("", panels)], list(lines.items()), f"across: share of the budget in {time}; up: {unit}")
+                title = f"{line.title}, {learner}" if several else line.title
+                panels.append(_environments_panel(pairs, title, line, patterned, scale))
+    axes = f"across: share of the budget in {style.time}; up: {style.unit}"
+    return Drawing([PanelGroup("", panels)], list(patterned.items()), axes)
 
 
 def _environments_panel(
     pairs: CellCurves,
     title: str,
-    style: LineStyle,
-    lines: dict[str, LineStyle],
+    line: LineStyle,
+    patterned: Mapping[str, LineStyle],
     scale: Callable[[str], tuple[float, float]],
 ) -> Panel:
     figure, axes = new_panel(SMALL, 170)
     read = []
     for curve, band in pairs:
-        line = lines[curve.environment]
-        style_of_line = replace(style, dashes=line.dashes, series=line.series)
-        low, high = scale(curve.environment)
-        shares = curve.steps / curve.steps[-1]
-        scaled = Band(*(normalised_score(side, low, high) for side in band))
-        read.append(_draw(axes, curve.environment, shares, scaled, style_of_line))
+        pattern = patterned[curve.environment]
+        scaled = Band(*(normalised_score(side, *scale(curve.environment)) for side in band))
+        drawn_as = replace(line, dashes=pattern.dashes, series=pattern.series)
+        read.append(_draw(axes, curve.environment, curve.steps / curve.steps[-1], scaled, drawn_as))
     axes.set_ylim(-0.08, 1.08)
     return _framed(figure, axes, title, "share of the budget", read, (0, 1), most=2)
 

@@ -360,6 +360,10 @@ class Page(PageFiles):
             for cell in dict.fromkeys(result.cell for result in results)
         ]
 
+    def curve_style(self, unit: str) -> figures.CurveStyle:
+        """Return how curves of strategies are drawn."""
+        return figures.CurveStyle(self.line_styles, self.spec.baseline, unit, self.spec.budget.counted)
+
     def row(
         self, strategy: str, middle: statistics.Interval, runs: NDArray[np.float64] = figures.NO_RUNS
     ) -> figures.Row:

@@ -108,12 +108,12 @@ def _curves(studies: TwoStudies, files: PageFiles, styles: dict[str, palette.Lin
         place = f"{figures.place_of(pair[0], every)}, {pair[0].strategy}"
         named = [replace(c, environment=place, learner="", strategy=name) for c, name in zip(pair, "AB", strict=True)]
         cells.append([(c, statistics.curve_band(c.values)) for c in named])
-    unit = studies.first.spec.budget.counted
+    style = figures.CurveStyle(styles, "A", tables.RETURN_UNIT, studies.first.spec.budget.counted)
     return files.figure(
         "curves",
         "Learning curves of both",
         "Evaluation return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
-        figures.curves(cells, "A", styles, tables.RETURN_UNIT, unit, small=True),
+        figures.curves(cells, style, small=True),
         (*KEYS, "step", "iqm", "low", "high"),
         band_rows(cells),
     )

@@ -38,7 +38,6 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
 
 
 def _figures(page: Page) -> Iterable[ReportFigure]:
-    time = page.spec.budget.counted
     for metric in _OF_MANY if page.many_strategies else _CURVES:
         shown = REGISTRY[metric]
         curves = [comparisons.thinned(curve, _POINTS) for curve in page.curves_of(metric)]
@@ -49,7 +48,7 @@ def _figures(page: Page) -> Iterable[ReportFigure]:
                 shown.title,
                 f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals, at up to "
                 f"{_POINTS} points. Shown, not tested.",
-                figures.curves(cells, page.spec.baseline, page.line_styles, shown.axis, time, small=len(cells) > 2),
+                figures.curves(cells, page.curve_style(shown.axis), small=len(cells) > 2),
                 BAND,
                 band_rows(cells),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from replaylab.study.report.page import (
 
 def section(page: Page, _: ComparisonResults) -> Section:
     """Return the learning curves: per environment over strategies, every run, per strategy over environments."""
-    cells, time = cells_of(page.curves), page.spec.budget.counted
-    baseline, styles, unit = page.spec.baseline, page.line_styles, tables.RETURN_UNIT
+    cells = cells_of(page.curves)
     references = {name: (line.value, line.label) for name, line in page.spec.reference.items()}
+    style = replace(page.curve_style(tables.RETURN_UNIT), references=references)
     shown: list[ReportFigure | ReportTable] = []
     if not page.many_strategies:  # with many, every strategy has its own panel, and those are in "every run"
         shown.append(
@@ -35,7 +36,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
                 "Learning curves",
                 "Evaluation return of the greedy policy: interquartile mean over runs, with pointwise 95 % bootstrap "
                 "intervals.",
-                figures.curves(cells, baseline, styles, unit, time, references=references),
+                figures.curves(cells, style),
                 BAND,
                 band_rows(cells),
             )
@@ -48,7 +49,9 @@ def section(page: Page, _: ComparisonResults) -> Section:
                 "The same curves, one panel a strategy. Each environment’s returns are drawn between the lowest (0) "
                 "and the highest (1) point of all its strategies’ curves: compare heights within an environment, not "
                 "between environments.",
-                figures.over_environments(cells, styles, _range_of(cells), "share of the environment’s range", time),
+                figures.over_environments(
+                    cells, page.curve_style("share of the environment’s range"), _range_of(cells)
+                ),
                 BAND,
                 band_rows(cells),
             )
@@ -59,7 +62,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
             "Every run",
             "Thin: one run each. Bold: their interquartile mean, with its 95 % interval. All panels of an environment "
             "share their scales.",
-            figures.multiples(cells, baseline, styles, unit, time, runs=True, references=references),
+            figures.multiples(cells, style, runs=True),
             (*KEYS, "seed", "step", "value"),
             _run_rows(page.curves),
             folded=True,

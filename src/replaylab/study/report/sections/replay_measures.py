@@ -194,7 +194,6 @@ def _course(page: Page) -> Iterable[ReportFigure]:
     """Yield the figure of all quantities over time, where the strategies fit into one panel."""
     if len(page.spec.strategies) > figures.MOST_TOGETHER:
         return
-    time = page.spec.budget.counted
     groups: list[PanelGroup] = []
     rows: list[tuple[Any, ...]] = []
     legend: Sequence[Key] = ()
@@ -202,7 +201,7 @@ def _course(page: Page) -> Iterable[ReportFigure]:
         curves = page.curves_of(quantity.name)
         if curves:
             cells = cells_of(curves)
-            drawn = figures.curves(cells, page.spec.baseline, page.line_styles, quantity.title, time, small=True)
+            drawn = figures.curves(cells, page.curve_style(quantity.title), small=True)
             groups.append(PanelGroup(quantity.title, drawn.groups[0].panels))
             legend = drawn.legend
             for c, band in chain(*cells):
@@ -211,7 +210,7 @@ def _course(page: Page) -> Iterable[ReportFigure]:
         "measures_over_time",
         "Measures over training",
         "Interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
-        Drawing(groups, legend, f"across: {time}"),
+        Drawing(groups, legend, f"across: {page.spec.budget.counted}"),
         (*KEYS, "metric", "step", "iqm", "low", "high"),
         rows,
         folded=True,
