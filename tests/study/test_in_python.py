@@ -6,7 +6,7 @@ import pytest
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import Study
 from replaylab.study import study as module
-from replaylab.study.execution.progress import LiveReporter, PlainReporter, Silent, reporter_in_python
+from replaylab.study.execution.progress import LiveReporter, PlainReporter, reporter_in_python
 from tests.study.tiny import pretend, pretended, study
 
 
@@ -102,15 +102,16 @@ def test_a_notebook_shows_a_study_before_its_first_run_and_one_whose_baseline_is
 def test_who_shows_the_progress(monkeypatch):
     from rich.console import Console
 
-    assert type(reporter_in_python(None)) is Silent
-    assert type(reporter_in_python(False)) is Silent
+    assert reporter_in_python(None)._console.quiet
+    assert reporter_in_python(False)._console.quiet
     assert type(reporter_in_python(True)) is PlainReporter
+    assert not reporter_in_python(True)._console.quiet
     monkeypatch.setattr(Console, "is_terminal", property(lambda self: True))
     assert type(reporter_in_python(True)) is LiveReporter
     monkeypatch.undo()
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert type(reporter_in_python(None)) is PlainReporter
-    assert type(reporter_in_python(False)) is Silent
+    assert reporter_in_python(False)._console.quiet
 
 
 def test_plain_lines_of_a_run(tmp_path, capsys):

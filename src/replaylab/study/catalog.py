@@ -1,4 +1,4 @@
-"""The studies that ship with the library, found by name."""
+"""The studies that ship with the library, by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from replaylab.errors import SpecError
 
 
 def _shipped_folders() -> list[Path]:
-    """Where shipped studies may lie: inside an installed package, or at the root of a checkout."""
+    """Return the folders of shipped studies: inside an installed package, or at the root of a checkout."""
     package = Path(__file__).resolve().parents[1]
     return [f for f in (package / "studies", package.parents[1] / "studies") if f.is_dir()]
 

@@ -67,11 +67,11 @@ class _State:
 
 
 class LivePage:
-    """A reporter that passes on what it hears, and shows it on a page meanwhile; to be used in a ``with``.
+    """A reporter that also shows the progress on a page; a context manager.
 
     Args:
         study: which runs.
-        told: hears of everything, too.
+        reporter: receives the same progress.
         port: where on 127.0.0.1; 0: any that is free (`address` has it).
 
     Raises:
@@ -121,7 +121,7 @@ class LivePage:
             if self._streams:
                 self._changed.wait_for(lambda: self._fetched_last, timeout=_GOODBYE)
 
-    # What a reporter hears.
+    # The methods of a reporter.
 
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Work starts."""
@@ -142,7 +142,7 @@ class LivePage:
         self._heard(report=True)
 
     def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
-        """Seeds have diverged, which the report will say."""
+        """Seeds have diverged; the report has a warning."""
         self._reporter.diverged(chunk, seeds)
 
     def split(self, chunk: Chunk) -> None:
@@ -193,25 +193,25 @@ class LivePage:
                     self._wanted = False
                     began = time.monotonic()
                     self._writer = _report_process(self._study.folder, folder)
-                _, said = self._writer.communicate()
+                _, printed = self._writer.communicate()
                 with self._changed:
                     if not self._state.over and not self._stopped:
-                        self._written(Path(folder, "report.html"), said)
+                        self._written(Path(folder, "report.html"), printed)
                     rest = max(_REST, 3 * (time.monotonic() - began))
                     self._changed.wait_for(lambda: self._stopped, timeout=rest)
 
-    def _written(self, report: Path, said: bytes) -> None:
-        """Show a report that a process has written, or what it said in place of one; the lock is held."""
+    def _written(self, report: Path, printed: bytes) -> None:
+        """Show a report that a process has written, or its error; the lock is held."""
         wrong = self._writer is None or self._writer.returncode != 0
         if not wrong:
             self._report, self._folder = report.read_bytes(), report.parent
-        lines = said.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = printed.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         failed = tuple(line for line in self._state.failed if not line.startswith(_NO_REPORT))
         if wrong:
             failed = (*failed, f"{_NO_REPORT}: {lines[-1]}")
         self._tell(text=self._state.text, share=self._state.share, failed=failed, new_report=not wrong)
 
-    # What the server asks.
+    # Called by the server.
 
     @cached_property
     def page(self) -> bytes:
@@ -232,7 +232,7 @@ class LivePage:
         return path.read_bytes() if path and path.is_file() else None
 
     def fetched_last(self) -> None:
-        """Take note that a page has the last report."""
+        """Note that a page has the last report."""
         with self._changed:
             self._fetched_last = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""A study as a notebook shows it: its state, the answers, and where the report is."""
+"""A study as a notebook shows it: its state, the answers, and a link to the report."""
 
 from __future__ import annotations
 

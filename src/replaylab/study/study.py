@@ -150,10 +150,10 @@ class Study:
         Args:
             workers: processes, one thread each; by default one for each core that this process may use. It changes
                 only the time.
-            executor: where chunks are trained, in place of ``workers`` local processes: `InProcess`, say, under a
+            executor: where chunks are trained, in place of ``workers`` local processes: for example `InProcess` under a
                 debugger. It changes no number, and is closed at the end.
             show: whether to show the progress: live on a terminal, as plain lines elsewhere; None: in notebooks only.
-            reporter: hears of the progress, in place of `show`.
+            reporter: receives the progress, in place of `show`.
             checkpoint_every: seconds between two checkpoints of a chunk in training, from which a killed one goes
                 on, where its environment can; None: none are kept. It changes no number.
 

@@ -1,1 +1,1 @@
-"""From rows to numbers."""
+"""Analysis of results: curves, levels, differences, contrasts, visits."""

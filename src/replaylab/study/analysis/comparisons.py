@@ -1,4 +1,4 @@
-"""From rows to the numbers of a report: curves, levels, paired differences, budgets.
+"""The numbers of a report: curves, levels, paired differences, budgets.
 
 Two measures of a run, both in the unit of the return:
 
@@ -97,7 +97,7 @@ class MeasureResult(StrategyResult):
 
 @dataclass(frozen=True)
 class Level(MeasureResult):
-    """How high a strategy came, by one measure."""
+    """The level of a strategy by one measure."""
 
     runs: int
     iqm: statistics.Interval
@@ -162,7 +162,7 @@ class Difference(MeasureResult):
 
 @dataclass(frozen=True)
 class BudgetSpent(StrategyResult):
-    """What one run of a strategy used up, on average over its seeds."""
+    """The budget, updates and transitions of a run of a strategy, on average over its seeds."""
 
     budget: int
     """In the study's unit: environment steps or episodes."""
@@ -173,7 +173,7 @@ class BudgetSpent(StrategyResult):
 
 @dataclass(frozen=True)
 class ComparisonResults:
-    """What comparing the strategies gave: the numbers that several sections of a report share."""
+    """The numbers that several sections of a report share."""
 
     levels: Sequence[Level]
     differences: Sequence[Difference]
@@ -181,7 +181,7 @@ class ComparisonResults:
 
 
 def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) -> ComparisonResults:
-    """Return the levels of all strategies, their differences from the baseline, and what their runs used up.
+    """Return the levels of all strategies, their differences from the baseline, and their budgets.
 
     Args:
         rows: a study's results.
@@ -192,7 +192,7 @@ def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) 
 
 
 def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) -> list[Difference]:
-    """Return every strategy's difference from the baseline in a metric, judged as the study file says.
+    """Return every strategy's difference from the baseline in a metric, judged by the rules of the study file.
 
     Bounds of equivalence are of the return; with interim analyses the level is that of the current one.
     """
@@ -237,7 +237,7 @@ def curve_of_runs(
 def _aligned(
     seeds: NDArray[np.int64], steps: NDArray[np.int64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Bring runs onto one step grid: their own steps if they share them, else evenly spaced ones."""
+    """Return runs on one grid of steps: their common steps, or evenly spaced ones."""
     each, starts = np.unique(seeds, return_index=True)
     runs = list(zip(np.split(steps, starts[1:]), np.split(values, starts[1:]), strict=True))
     grid = runs[0][0]

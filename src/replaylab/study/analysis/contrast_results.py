@@ -38,15 +38,15 @@ from replaylab.study.spec.declared_contrasts import Score
 from replaylab.study.spec.study_file import Spec
 
 ContrastVerdict = Verdict | Literal["not interpretable", "passed", "failed"]
-"""What is said of a contrast; the last two of a manipulation check."""
+"""Verdict on a contrast; the last two are for manipulation checks."""
 
 LEAST_SEEDS = 2
-"""Fewer tell nothing of spread."""
+"""With fewer the spread over seeds is unknown."""
 
 
 @dataclass(frozen=True)
 class ContrastResult:
-    """What came out of one contrast."""
+    """The result of one contrast."""
 
     contrast: ResolvedContrast
     each: SeedValues
@@ -118,7 +118,7 @@ class ContrastResult:
 
 @dataclass(frozen=True)
 class ContrastResults:
-    """What came out of all contrasts of a study, and what is missing of it."""
+    """The results of a study's contrasts, and warnings about missing runs."""
 
     results: tuple[ContrastResult, ...]
     warnings: tuple[str, ...]
@@ -219,7 +219,7 @@ def _values(curves: Sequence[Curve], contrast: ResolvedContrast, scores: Mapping
 
 
 def _direct(contrast: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[_Each, list[str]]:
-    """Return c_s with the numbers of groups and cells behind it, and what to warn of."""
+    """Return c_s with the numbers of groups and cells behind it, and warnings."""
     warnings = []
     absent = [cell for cell in contrast.cells if cell not in runs]
     groups = [g for g in contrast.groups if not any(c in absent for side in g for c in side)]

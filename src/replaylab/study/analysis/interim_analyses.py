@@ -24,7 +24,7 @@ def p_at_level(p: float, level: float) -> float:
 
 
 def inner_interval(error: float, runs: Sequence[NDArray[np.float64]], of: Callable[..., Interval]) -> Interval:
-    """Return the interval of two one-sided tests, without ends where so few seeds cannot tell them.
+    """Return the interval of two one-sided tests, without ends where there are too few seeds for them.
 
     N values on one side of a bound are as likely as 1 in 2^N where their median is there, whatever is resampled.
 
@@ -42,7 +42,7 @@ def interval_at(level: float, runs: Sequence[NDArray[np.float64]], of: Callable[
     """Return the interval of an interim analysis's level; infinite if the resamples are too few for it.
 
     Args:
-        level: 1 − α_k, say.
+        level: for example 1 − α_k.
         runs: what ``of`` takes, each of shape (N,).
         of: gives the interval of these runs at a level.
     """

@@ -1,4 +1,4 @@
-"""A number of each seed, several of these as a table, and their p-values when they are one family; whose they are."""
+"""Results by strategy and by seed: grouping of rows, pairs with the baseline, corrected p-values of a family."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StrategyRuns(StrategyResult):
 R = TypeVar("R", bound=StrategyRuns)
 
 KEYS = ("environment", "learner", "strategy")
-"""Columns that say which runs a row belongs to."""
+"""Columns that identify the runs of a row."""
 
 
 def by_strategy(

@@ -1,4 +1,4 @@
-"""Where the runs of a tabular study acted: each strategy's share of its time in each state, against the baseline's.
+"""Visits of states in a tabular study: each strategy's share of time in each state, against the baseline's.
 
 For each seed the counts of a run become shares. Two questions are tested, both by permutation within seeds:
 
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StrategyVisits(StrategyRuns):
-    """Where the runs of one strategy acted, on one environment with one learner."""
+    """The visited states of the runs of one strategy, on one environment with one learner."""
 
     counts: Floats
     """Steps taken in each state, shape (N, S)."""

@@ -1,4 +1,4 @@
-"""Runs chunks on an executor, writes their files, and tells a reporter what happens.
+"""Runs chunks on an executor, writes their files, and reports progress.
 
 A chunk that learns from another one's draws waits for them. Where training a chunk raises, each of its seeds
 is trained alone: so a bad run is named by its seed, and the others are there all the same.
@@ -106,7 +106,7 @@ class _Run:
         return replace(task, checkpoints=folder, checkpoint_every=self._checkpoint_every)
 
     def _planned(self, chunk: Chunk, event: Event) -> None:
-        """Take what happened to a chunk as the study planned it."""
+        """Handle an event of a chunk as the study planned it."""
         if isinstance(event, Raised):
             self._writer.drop_checkpoints(chunk)
         match event:
@@ -123,7 +123,7 @@ class _Run:
             self._release(chunk)
 
     def _release(self, source: Chunk) -> None:
-        """Have those trained that waited for a chunk's draws; without these they fail."""
+        """Train the chunks that waited for a chunk's draws; without these they fail."""
         waited = self._tapes.released(source)
         if self._unwritable is not None:  # their rows could not be written either
             return
@@ -134,7 +134,7 @@ class _Run:
                 self._failed(chunk, f"It learns from the draws of {source.label}, which were not recorded.")
 
     def _split(self, chunk: Chunk) -> None:
-        """Have each seed of a chunk that raised trained alone, before all that waits."""
+        """Train each seed of a chunk that raised alone, before all that waits."""
         self._reporter.split(chunk)
         split = _SeedsAlone(chunk, set(chunk.seeds))
         self._splits.append(split)
@@ -143,7 +143,7 @@ class _Run:
             self._queue.put(self._task(alone), partial(self._alone, split, alone), first=True)
 
     def _alone(self, split: _SeedsAlone, alone: Chunk, event: Event) -> None:
-        """Take what happened to a seed that is trained alone; those that raise again are one failure."""
+        """Handle an event of a seed that is trained alone; those that raise again are one failure."""
         (seed,) = alone.seeds
         if isinstance(event, Raised):
             self._writer.drop_checkpoints(alone)
@@ -159,7 +159,7 @@ class _Run:
             self._settle(split)
 
     def _settle(self, split: _SeedsAlone) -> None:
-        """Tell of the seeds that raised alone, in their order: they may have ended in another."""
+        """Report the seeds that raised alone, in their order, as one failure."""
         tracebacks = {seed: split.tracebacks[seed] for seed in split.chunk.seeds if seed in split.tracebacks}
         if tracebacks:
             failing = split.chunk.with_seeds(tuple(tracebacks))

@@ -1,4 +1,4 @@
-"""What running a study would take: its grid, the time by a brief calibration, and the disk. Runs nothing for good."""
+"""Estimate of a study: its grid, the time by a brief calibration, and the disk; nothing is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALIBRATION_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class CellEstimate:
-    """One environment, learner and strategy: what is missing of it, and what that would take."""
+    """The missing chunks of one environment, learner and strategy, and their time and disk."""
 
     environment: str
     learner: str
@@ -82,7 +82,7 @@ class Estimate:
         return sum(cell.bytes for cell in self.cells)
 
     def _span(self, *, long: bool) -> float:
-        """Hand chunks to the workers in the study's order, what learns from another one's draws after that one."""
+        """Return the time of the workers if they take chunks in order; chunks that learn from draws wait for these."""
         cells = {(c.environment, c.learner, c.strategy): c for c in self.cells}
         queue, waiting = self._order()
         running, now = list[tuple[float, str]](), 0.0
@@ -95,7 +95,7 @@ class Estimate:
         return now
 
     def _order(self) -> tuple[deque[Chunk], dict[str, list[Chunk]]]:
-        """Return what can begin at once, and by id what waits for which chunk's draws."""
+        """Return the chunks that can begin at once, and those that wait for the draws of another one, by its id."""
         planned = {p.id for p in self.todo}
         queue, waiting = deque[Chunk](), dict[str, list[Chunk]]()
         for p in self.todo:

@@ -1,4 +1,4 @@
-"""The seam between a study and the places where its chunks run.
+"""The interface between a study and the processes or machines that train its chunks.
 
 A `TaskQueue` decides what runs next and what runs again; an `Executor` carries tasks to workers, and brings back what
 came of them. What a worker does with a task is the same everywhere, see `execution.worker.perform`. It
@@ -37,7 +37,7 @@ class TrainTask:
 
 @dataclass(frozen=True)
 class CheckTask:
-    """Try whether a chunk can be trained at all; the result is empty, a refusal is `Raised` with ``refused``."""
+    """Check whether a chunk can be trained; the result is empty, a refusal is `Raised` with ``refused``."""
 
     chunk: Chunk
 

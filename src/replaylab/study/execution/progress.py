@@ -1,4 +1,4 @@
-"""Two ways to show a running study: a live display on a terminal, plain lines everywhere else."""
+"""Reporters of progress: a live display on a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Tally:
         self._steps[chunk.id] = 0
 
     def dropped(self, chunk: Chunk) -> None:
-        """Count a chunk no more."""
+        """Do not count a chunk any more."""
         self.todo_steps -= chunk.steps * len(chunk.seeds)
         self._steps[chunk.id] = 0
 
@@ -107,33 +107,33 @@ class PlainReporter:
         self._last_line = 0.0
 
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
-        """Say how much there is to do."""
+        """Print how much there is to do."""
         self._tally.begin(todo, done)
         self._last_line = time.monotonic()
         self._say(_opening(todo, done, workers))
 
     def progress(self, chunk: Chunk, step: int) -> None:
-        """Say how far all runs are, now and then."""
+        """Print the progress of all runs, now and then."""
         self._tally.reached(chunk, step)
         if time.monotonic() - self._last_line >= _LINE_SECONDS:
             self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {standing(self._tally)}")
 
     def finished(self, chunk: Chunk, seconds: float) -> None:
-        """Say that a chunk is there."""
+        """Print that a chunk has finished."""
         self._tally.finished(chunk)
         self._say(f"finished {chunk.label} in {seconds:.1f} s; {standing(self._tally)}")
 
     def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
-        """Say which seeds diverged."""
+        """Print which seeds diverged."""
         self._say(_diverged(chunk, seeds))
 
     def split(self, chunk: Chunk) -> None:
-        """Say that a chunk raised."""
+        """Print that a chunk raised."""
         self._tally.split(chunk)
         self._say(_SPLIT.format(chunk.label))
 
     def failed(self, failure: Failure) -> None:
-        """Say that a chunk failed; the traceback follows at the end of the run."""
+        """Print that a chunk failed; the traceback follows at the end of the run."""
         self._tally.dropped(failure.chunk)
         self._say(f"FAILED {failure.chunk.label}: {failure.reason}")
 

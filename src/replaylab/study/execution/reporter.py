@@ -1,4 +1,4 @@
-"""What hears of a run's progress."""
+"""The interface of progress reporters, and failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Failure:
 
 @runtime_checkable
 class Reporter(Protocol):
-    """Hears of a run's progress; `replaylab.study.execution.progress` has one for terminals and one for plain lines."""
+    """Receives a run's progress; `replaylab.study.execution.progress` has one for terminals and one for plain lines."""
 
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Work starts: ``done`` chunks were there already."""
@@ -41,7 +41,7 @@ class Reporter(Protocol):
     def split(self, chunk: Chunk) -> None:
         """The chunk raised; now its seeds are trained alone, each a chunk that finishes, or all as failures.
 
-        Alone they tell of no progress, and those that raise again are one failure.
+        Seeds alone report no progress, and those that raise again are one failure.
         """
 
     def failed(self, failure: Failure) -> None:

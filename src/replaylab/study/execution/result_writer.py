@@ -1,4 +1,4 @@
-"""What a run writes into the study's folder: rows, times, machines, tracebacks; workers write nothing."""
+"""Writes a run's files into the study's folder: rows, times, machines, tracebacks; workers write nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from replaylab.study.results.folder import StudyFolder
 
 
 class ResultWriter:
-    """Writes what workers hand back, each file wholly or not at all."""
+    """Writes the results of workers, each file completely or not at all."""
 
     def __init__(self, folder: StudyFolder) -> None:
         self._folder = folder
@@ -34,7 +34,7 @@ class ResultWriter:
         write_bytes(self._folder.file_of(chunk), finished.result)
 
     def tape_of(self, chunk: Chunk) -> Path:
-        """Return where the draws are that a chunk learns from."""
+        """Return the path of the draws that a chunk learns from."""
         assert chunk.tape_of is not None
         return self._folder.tape_file(chunk.tape_of).absolute()
 
@@ -46,18 +46,18 @@ class ResultWriter:
             tape.parent.rmdir()
 
     def checkpoints_of(self, chunk: Chunk) -> Path:
-        """Return where a chunk is kept while it is trained."""
+        """Return the folder of a chunk's checkpoints."""
         return (self._folder.path / "checkpoints" / chunk.id).absolute()
 
     def drop_checkpoints(self, chunk: Chunk) -> None:
-        """Remove what a chunk kept: its rows are there, or it would only raise again."""
+        """Remove a chunk's checkpoints: its rows are written, or it would raise again."""
         folder = self.checkpoints_of(chunk)
         rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # those of others are there
             folder.parent.rmdir()
 
     def write_time(self, chunk: Chunk, finished: Finished) -> None:
-        """Write down how long it took, and where; a budget in episodes counts episodes."""
+        """Write the time that a chunk took, and its machine; a budget in episodes counts episodes."""
         total = chunk.steps * len(chunk.seeds)
         machine = finished.machine
         time = {
@@ -75,6 +75,6 @@ class ResultWriter:
             records.write(self._folder.path / "timing" / f"{chunk.id}.json", time)
 
     def write_failure(self, failure: Failure) -> None:
-        """Write down the traceback."""
+        """Write the traceback of a failure."""
         with contextlib.suppress(StorageError):  # it is shown at the end, too
             write_text(self._folder.path / "failures" / f"{failure.chunk.id}.txt", failure.traceback)

@@ -1,4 +1,4 @@
-"""A run of a study: what is missing is checked, trained and written, whoever performs it."""
+"""A run of a study: missing chunks are checked, trained and written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunSummary:
 
     @property
     def complete(self) -> bool:
-        """Whether every chunk of the study is there."""
+        """Whether every chunk of the study has results."""
         return not self.failures
 
 
@@ -86,7 +86,7 @@ def _train(
 
 
 def chosen_executor(workers: int | None, executor: Executor | None) -> Executor:
-    """Return the executor that is asked for: one that is given, or else local processes.
+    """Return the given executor, or else local processes.
 
     Raises:
         ConfigError: both are given.

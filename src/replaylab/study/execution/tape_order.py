@@ -1,4 +1,4 @@
-"""Which chunks wait for another one's draws, which draws are to be recorded, and which are of no other seed."""
+"""The order of chunks that learn from the draws of others: what to run, what to record, what waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replaylab.study.results.folder import StudyFolder
 
 
 def refuse_lone(folder: StudyFolder, planned: Iterable[Chunk]) -> None:
-    """Raise where a chunk would learn from its own draws, since it has but one seed.
+    """Raise if a chunk would learn from its own draws because it has a single seed.
 
     The study file leaves no seed alone (`check_tapes`); chunks that are there already, smaller ones of a study that
     has grown, or seeds that were trained alone because one of them raised, may.
@@ -62,7 +62,7 @@ def _sound(tape: Path) -> bool:
 
 
 class TapeOrder:
-    """What is recorded in a run of a study, and who waits for it.
+    """The chunks whose draws are recorded, and the chunks that wait for them.
 
     Args:
         todo: What is to be trained.
@@ -92,7 +92,7 @@ class TapeOrder:
         return self._waiting.pop(source.id, [])
 
     def done(self, chunk: Chunk) -> bool:
-        """Take note that a chunk is there; return whether it was the last that learns from its tape."""
+        """Note that a chunk has finished; return whether it was the last that learns from its tape."""
         if chunk.tape_of is None:
             return False
         self._learning[chunk.tape_of.id] -= 1

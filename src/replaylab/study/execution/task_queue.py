@@ -76,7 +76,7 @@ class TaskQueue:
 
     def _receive(self, ticket: int, event: Event) -> None:
         entry = self._in_flight.get(ticket)
-        if entry is None:  # it was given up, and is at work elsewhere: what the old worker says does not count
+        if entry is None:  # it was given up, and is at work elsewhere: events of the old worker do not count
             return
         if not isinstance(event, Progress | Finished | Raised | Lost):
             raise self._wrong("`wait`", "hand over a Progress, Finished, Raised or Lost", event)

@@ -1,1 +1,1 @@
-"""From a study file to the chunks it needs."""
+"""The chunks of runs that a study trains."""

@@ -1,4 +1,4 @@
-"""What a study has to run: chunks, each known by a hash of what decides its numbers.
+"""The chunks of a study, each identified by a hash of everything that decides its numbers.
 
 A chunk is one call of the training loop: one environment, one learner, one strategy, some of the
 seeds. Chunks are made by the study file (`chunk_size`) and by what is there already, never by the number of workers:

@@ -1,4 +1,4 @@
-"""How the seeds of a cell are divided into chunks, given the ones that are on disk already."""
+"""Division of the seeds of a cell into chunks, given the chunks on disk."""
 
 from __future__ import annotations
 

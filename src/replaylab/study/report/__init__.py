@@ -1,1 +1,1 @@
-"""From numbers to a page."""
+"""Reports: pages, tables, figures and sentences."""

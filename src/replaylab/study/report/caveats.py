@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def caveats(page: Page) -> list[str]:
-    """Return what to warn of, whatever form the numbers are written in; contrasts have their own warnings."""
+    """Return the warnings of a page or an export, except those about contrasts."""
     study, warnings = page.study, []
     missing = [p for p in study.chunks if not study.file_of(p).is_file()]
     if missing:

@@ -83,7 +83,7 @@ class ReportFigure:
     """Kinds of the files beside the page, if there are any."""
 
     beside: bool = False
-    """Whether the page only says where its picture is; it has no panels and no numbers then."""
+    """Whether the page only links to its file; it has no panels and no numbers then."""
 
     @property
     def panels(self) -> int:

@@ -73,7 +73,7 @@ _LINKED = re.compile(r'(?:href|src)="((?:figures|tables)/[\w.-]+)"')
 
 
 def _remove_left_over(page: Path, html: str) -> None:
-    """Remove the files that the page of before links to and the one of now does not, such as a dropped contrast's."""
+    """Remove files that only the previous page links to, such as those of a dropped contrast."""
     if page.exists():
         before = page.read_text(encoding="utf-8", errors="replace")
         for name in set(_LINKED.findall(before)).difference(_LINKED.findall(html)):

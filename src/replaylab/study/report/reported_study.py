@@ -1,4 +1,4 @@
-"""What a report asks of a study: its file, its folder, and what is in there."""
+"""The interface of a study that a report needs."""
 
 from __future__ import annotations
 

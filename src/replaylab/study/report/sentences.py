@@ -186,7 +186,7 @@ _SPENT: tuple[tuple[str, Callable[[BudgetSpent], float]], ...] = (
 
 
 def budget_of(spec: Spec) -> str:
-    """Return what a run takes: the study's budget, or where strategies have others the least and the greatest."""
+    """Return the budget of a run in words; if strategies have different budgets, the least and the greatest."""
     totals = [spec.budget_of(strategy).total for strategy in spec.strategies]
     least, most = min(totals), max(totals)
     return f"{least:,} {spec.budget.counted}" if least == most else f"{least:,} to {most:,} {spec.budget.counted}"
@@ -206,7 +206,7 @@ _FEW = (
 
 
 def below_enough_seeds(spec: Spec, seeds: int) -> str | None:
-    """Return a warning if so few seeds risk an error far above 5 %, or None; of one seed `few_seeds` says more."""
+    """Return a warning if so few seeds risk an error far above 5 %, or None; for one seed see `few_seeds`."""
     if not 1 < seeds < ENOUGH_SEEDS:
         return None
     return (

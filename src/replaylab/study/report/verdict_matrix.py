@@ -22,7 +22,7 @@ SIGNS = {
     "not interpretable": "–",
     "same runs": "=",
 }
-"""By verdict: sign and word say the same as the colour."""
+"""Sign of each verdict; sign, word and color carry the same information."""
 
 _LEGEND = (
     "▲ higher, ▼ lower: a difference is shown, both by the test corrected for all comparisons of the measure and by "
@@ -59,7 +59,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class VerdictMatrix:
-    """What was judged (strategies, say) × where (environments); a cell is None where there is nothing to compare."""
+    """Comparisons × environments and learners; a cell is None if nothing is compared there."""
 
     title: str
     corner: str

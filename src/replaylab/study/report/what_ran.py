@@ -1,4 +1,4 @@
-"""What of a study has results: what a report may name, and count."""
+"""The part of a study that has results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class WhatRan:
         return ("" if self.complete else "up to ") + counted(len(self.spec.seeds), "seed")
 
     def with_baseline(self) -> dict[tuple[str, ...], list[Cell]]:
-        """Return which strategies are compared with the baseline, and the baseline's cells beside which they ran."""
+        """Return groups of strategies that ran beside the baseline, each with the baseline's cells."""
         groups: dict[tuple[str, ...], list[Cell]] = {}
         for base in self.cells:
             others = tuple(c.strategy for c in self.cells if c[:2] == base[:2] and c != base)

@@ -1,1 +1,1 @@
-"""A study's folder: rows, records, provenance."""
+"""Results on disk: rows, records, provenance."""

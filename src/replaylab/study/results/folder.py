@@ -1,4 +1,4 @@
-"""A study's folder: what is where, whose it is, and what in it is damaged."""
+"""A study's folder: its files, its lock, its records, and damaged files in it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class StudyFolder:
         return [p for p in self.chunks if self.file_of(p).is_file()]
 
     def file_of(self, chunk: Chunk) -> Path:
-        """Return where the chunk's rows are, or will be."""
+        """Return the path of the chunk's rows."""
         return self.path / "runs" / f"{chunk.id}.parquet"
 
     def rows(self) -> duckdb.DuckDBPyRelation:
@@ -94,7 +94,7 @@ class StudyFolder:
         return records.read(self.path / f"{name}.json", records.SHAPES.get(name, records.TIMING))
 
     def tape_file(self, chunk: Chunk) -> Path:
-        """Return where the chunk's draws are, while others are to learn from them."""
+        """Return the path of the chunk's draws, which exists while others are to learn from them."""
         return self.path / "tapes" / f"{chunk.id}.tape"
 
     @contextmanager
@@ -131,10 +131,10 @@ class StudyFolder:
             lock.release()
 
     def refuse_another(self) -> None:
-        """Raise where the folder is of another study.
+        """Raise if the folder holds another study.
 
         Raises:
-            SpecError: it is, or does not tell of which.
+            SpecError: it is, or its record is damaged.
         """
         record = self.path / "study.json"
         if record.is_file():
@@ -189,7 +189,7 @@ class StudyFolder:
         return [file for file in files if f"{file.stem.rpartition('.')[0]}." in prefixes]
 
     def _name_there(self, record: Path) -> object:
-        """Return the name of the study that a folder's record tells of."""
+        """Return the name of the study in a folder's record."""
         try:
             return records.opened(record.read_bytes())["name"]
         except (OSError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""What killed writers left in a study's folder, and damaged files, moved out of the way."""
+"""Temporary files of killed writers, damaged files and old failures: cleaning a study's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the numbers were made with: library versions, and the machine."""
+"""Library versions and hardware of a machine that trains chunks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LIBRARIES = (
 
 @dataclass(frozen=True)
 class Machine:
-    """What a worker is made of: library versions and hardware, each by name."""
+    """Library versions and hardware of a worker, each by name."""
 
     versions: dict[str, str]
     hardware: dict[str, str]
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits that tell it from others; machines alike in all that is recorded count as one."""
+        """16 hexadecimal digits that identify it; machines with equal records count as one."""
         return digest(asdict(self))
 
 

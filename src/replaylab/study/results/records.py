@@ -104,7 +104,7 @@ def read(path: Path, shape: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def machines_of(record: Mapping[str, Any]) -> dict[str, Machine]:
-    """Return the machines that a record ``machine`` tells of, by digest; first the one that ran last."""
+    """Return the machines in a record ``machine``, by digest; first the one that ran last."""
     if not record:
         return {}
     latest = Machine(record["versions"], record["hardware"])

@@ -1,1 +1,1 @@
-"""The study file: what it may say, and what is wrong with one."""
+"""Study files: tables, rules and error messages."""

@@ -1,4 +1,4 @@
-"""What no table of a study file tells by itself: whether each strategy and learner make a run that says something."""
+"""Checks that need several tables of a study file: every strategy and learner must make useful runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from replaylab.study.spec.components import ALONE, with_arguments
 from replaylab.study.spec.study_tables import StudyTables
 
 WITHOUT_REPLAY = ("none", "online")
-"""Types of strategies that a learner may have which draws no batches."""
+"""Types of strategies for learners that draw no batches."""
 
 
 PERIODS = {"update": "log_every", "measures": "measure_every"}
-"""The setting that says how often a metric is recorded, by when that is."""
+"""The setting for how often a metric is recorded, by the moment of recording."""
 
 
 def check_cells(spec: StudyTables, source: str) -> None:
-    """Raise where a cell of the study cannot be, or would be empty of what the study is about.
+    """Check every environment, learner and strategy that the study combines.
 
     Args:
         spec: The study, its parts resolved.
@@ -57,7 +57,7 @@ def check_cells(spec: StudyTables, source: str) -> None:
 
 
 def _check_used(spec: StudyTables, source: str) -> None:
-    """Raise where an environment or a learner is in no run, or a bound of equivalence is of nothing."""
+    """Raise if an environment or a learner is in no run, or an equivalence bound applies to no comparison."""
     cells = [(e, k, s) for s in spec.strategies for k in spec.learners_of(s) for e in spec.environments_of(s, k)]
     for table, names, used in (
         ("environments", spec.environments, {e for e, _, _ in cells}),
@@ -81,7 +81,7 @@ def _check_used(spec: StudyTables, source: str) -> None:
 
 
 def _check_metrics(spec: StudyTables, source: str) -> None:
-    """Raise where a metric is asked for that nothing records: no part of this library does, or it is switched off.
+    """Raise if a requested metric is not recorded: it is unknown, or switched off.
 
     Custom parts, and other libraries', may record anything but what seems to be a known name misspelt.
     """
@@ -112,7 +112,7 @@ def _check_metrics(spec: StudyTables, source: str) -> None:
 
 
 def _check_reached(spec: StudyTables, source: str, rule: str, setting: str) -> None:
-    """Raise where a metric is recorded less often than once in the smallest budget."""
+    """Raise if a metric is recorded less often than once in the smallest budget."""
     period, place = spec.run_settings[setting], IN_STUDIES[setting]
     budget = min((spec.budget_of(name) for name in spec.strategies), key=lambda candidate: candidate.total)
     if period > budget.total and not (setting == "measure_every" and budget.unit == "episodes"):

@@ -1,4 +1,4 @@
-"""What a study asks: ``[[contrasts]]`` and ``[scores]`` of a study file, and the cells that each contrast compares.
+"""The contrasts of a study: ``[[contrasts]]`` and ``[scores]`` of its file, and the cells that each one compares.
 
 A cell is an environment, a learner and a strategy. It has a value of each factor: `environment`; what `vary` gave its
 learner and strategy; the labels in ``factors``; and `strategy` and `learner`, the tables that made them (of a strategy
@@ -38,14 +38,14 @@ class Cell(NamedTuple):
 
 
 class WeightedCell(NamedTuple):
-    """A cell and what it counts."""
+    """A cell with its weight."""
 
     cell: Cell
     weight: float
 
 
 class MatchedGroup(NamedTuple):
-    """Cells that agree in all that a contrast does not name."""
+    """Cells that agree in every factor that a contrast does not name."""
 
     more: tuple[Cell, ...]
     less: tuple[Cell, ...]
@@ -197,7 +197,7 @@ def _difference(
 
 
 def _role(declared: DeclaredContrast, spec: StudyTables) -> dict[str, Any]:
-    """Return the fields of a contrast that say how it is judged and worded.
+    """Return the fields of a contrast for its role, the names of its sides and its answers.
 
     The answers of the study are those of its primary contrast, or without one of its first.
     """

@@ -90,7 +90,7 @@ _IMPORTED: dict[str, tuple[ModuleType, str]] = {}
 
 
 def _began() -> float:
-    """Return when this process began, or, where that is not told, this module."""
+    """Return when this process began, or, if the system does not report it, when this module was imported."""
     try:
         return Path(f"/proc/{os.getpid()}").stat().st_mtime
     except OSError:
@@ -98,7 +98,7 @@ def _began() -> float:
 
 
 _BEGAN = _began()
-"""A file that was written later may be another than what somebody imported of it before."""
+"""A file that was written later may differ from what was imported before."""
 
 
 def _digest(source: bytes) -> str:
@@ -107,13 +107,13 @@ def _digest(source: bytes) -> str:
 
 
 def _is_absent(module: str, error: BaseException) -> bool:
-    """Whether a module is not there, rather than something that it imports."""
+    """Return whether the module itself is missing, not something that it imports."""
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     return absent is not None and f"{module}.".startswith(f"{absent}.")
 
 
 def last_words(error: BaseException) -> str:
-    """Return in one line what a user's own code raised, and at which line of which file."""
+    """Return the error of a user's code in one line, with its file and line number."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -151,7 +151,7 @@ def code_of_file(module: str) -> str:
     """Return the first digits of the SHA-256 of a module's file, without importing it; "" where there is none."""
     try:
         module_spec = importlib.util.find_spec(module)
-    except Exception:  # of a package that it is in, or of a name that is invalid: making the environment tells
+    except Exception:  # of a package that it is in, or of a name that is invalid: making the environment raises
         return ""
     file = Path((module_spec and module_spec.origin) or "")
     return _digest(file.read_bytes()) if file.is_file() else ""

@@ -1,4 +1,4 @@
-"""Contrasts and scores as a study file declares them; `replaylab.study.spec.contrasts` says what they mean."""
+"""Contrasts and scores as a study file declares them; `replaylab.study.spec.contrasts` resolves them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replaylab.study.spec.display_text import Answers, Line, Prose, Title
 from replaylab.study.spec.parameter_grids import Factor
 
 RETURN = "eval/mean_reward"
-"""The metric that is compared where a file does not say otherwise: the mean return of one greedy evaluation."""
+"""The metric that is compared by default: the mean return of one greedy evaluation."""
 
 _Number = Annotated[float, Field(strict=True)]
 

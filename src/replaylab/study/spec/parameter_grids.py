@@ -48,7 +48,7 @@ _Made = tuple[str, Any, Origin | None]
 
 
 class ExpandedTables(NamedTuple):
-    """Tables without ``vary``, ``factors`` and ``title``, by name, and what those keys said of them."""
+    """Tables without the keys ``vary``, ``factors`` and ``title``, by name, and the contents of those keys."""
 
     tables: dict[str, Any]
     origins: dict[str, dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What a strategy makes of a learner and of its transforms, every option spelled out.
+"""A strategy's overrides of a learner, and its transforms, with every option filled in.
 
 That is found once, when a study file is read, and stands in ``study.json``: so a folder can be read without the code
 that its runs were trained with, and another version's defaults change no id of what is there.
@@ -28,7 +28,7 @@ class ResolvedOverrides(BaseModel):
 def resolved_overrides(
     learner: Part, changes: Mapping[str, Any], transforms: Sequence[Part], strategy: str, source: str
 ) -> ResolvedOverrides:
-    """Resolve what a strategy does otherwise; an n-step return has the learner's discount.
+    """Resolve the overrides of a strategy with a learner; an n-step return has the learner's discount.
 
     Args:
         learner: The study's, resolved.

@@ -116,7 +116,7 @@ class Spec(StudyTables):
     @model_validator(mode="before")
     @classmethod
     def _spread(cls, value: Any) -> Any:
-        """Make one table of each combination that ``vary`` speaks of, and take overrides out of the options."""
+        """Make one table of each combination of values in ``vary``, and take overrides out of the options."""
         if not isinstance(value, dict) or not all(isinstance(value.get(k), dict) for k in ("learners", "strategies")):
             return value
         plain = {k: dict(table) if isinstance(table, dict) else table for k, table in value["learners"].items()}
@@ -145,7 +145,7 @@ class Spec(StudyTables):
 
     @classmethod
     def _part_overrides(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """Take what a strategy does otherwise than the study out of its sampler's options."""
+        """Separate the overrides of each strategy from its sampler's options."""
         strategies = value["strategies"]
         if not all(isinstance(table, dict) for table in (*strategies.values(), value.get("overrides", {}))):
             return value
@@ -234,7 +234,7 @@ class Spec(StudyTables):
         return self
 
     def _check_answers(self) -> None:
-        """Refuse answers if no single comparison could give them."""
+        """Raise if there are answers, but not one comparison that they belong to."""
         cells = [
             (e, learner)
             for s in self.strategies
@@ -269,7 +269,7 @@ class Spec(StudyTables):
             )
 
     def _check_learner(self, strategy: str) -> None:
-        """Refuse settings that would make equal learners of those that `vary` tells apart."""
+        """Raise if a strategy's settings make learners equal that `vary` distinguishes."""
         learners = self.learners_of(strategy)
         origins = [self.origins.learners[name] for name in learners if name in self.origins.learners]
         for origin in origins if len(learners) > 1 else ():

@@ -1,4 +1,4 @@
-"""The tables of a study file as data. `replaylab.study.spec.study_file` says what they mean, reads and checks them."""
+"""The tables of a study file as data; `replaylab.study.spec.study_file` documents, reads and checks them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Table(BaseModel):
 
 
 class Budget(_Table):
-    """How long every run is, the same for all strategies that do not say otherwise."""
+    """The length of a run: the study's, or that of a strategy with its own budget."""
 
     steps: Count | None = None
     """Environment steps of one run."""
@@ -75,7 +75,7 @@ class Watch(_Table):
 
 
 class Overrides(_Table):
-    """What a strategy does otherwise than the rest of the study."""
+    """The settings of a strategy that differ from the rest of the study."""
 
     transforms: tuple[Part, ...] = ()
     """What a drawn step becomes."""
@@ -94,14 +94,14 @@ class Overrides(_Table):
 
 
 class Origins(_Table):
-    """What ``vary`` and ``factors`` say of strategies and learners, by their names."""
+    """The values of ``vary`` and ``factors`` of strategies and learners, by name."""
 
     strategies: dict[Name, Origin] = {}
     learners: dict[Name, Origin] = {}
 
 
 class StudyTables(_Table):
-    """The tables of a study, and what follows from them; `Spec` reads and checks them."""
+    """The tables of a study, and values derived from them; `Spec` reads and checks them."""
 
     name: Name
     title: Prose = ""
@@ -189,7 +189,7 @@ class StudyTables(_Table):
         return self._overridden(strategy, learner).transforms
 
     def _overridden(self, strategy: str, learner: str) -> ResolvedOverrides:
-        """Return what a strategy does otherwise; resolved now, if no file was read or its record is of before that."""
+        """Return the overrides of a strategy with a learner; resolved now if the study has no record of them."""
         recorded = self.overridden.get(strategy, {}).get(learner)
         if recorded is not None:
             return recorded
@@ -197,7 +197,7 @@ class StudyTables(_Table):
         return resolved_overrides(self.learners[learner], overrides.learner, overrides.transforms, strategy, self.name)
 
     def all_overridden(self) -> dict[str, dict[str, ResolvedOverrides]]:
-        """Resolve what strategies do otherwise, of those that change learners or have transforms."""
+        """Resolve the overrides of all strategies that change learners or have transforms."""
         fresh = self.model_copy(update={"learners": {k: without_code(p) for k, p in self.learners.items()}})
         return {
             name: {learner: fresh._overridden(name, learner) for learner in self.learners_of(name)}

@@ -16,15 +16,15 @@ from replaylab.study.spec.errors import did_you_mean, shown
 from replaylab.study.spec.study_tables import StudyTables
 
 TAPES: Mapping[str, type[Tape]] = {"tape": Tape, "by_steps_to_end": ByStepsToEnd}
-"""The types of such strategies, and what draws for each."""
+"""The types of such strategies, each with its sampler."""
 
 SHIFT = 1
-"""How many seeds further in a chunk the draws come from."""
+"""A seed replays the draws of the seed this many places further in its chunk."""
 
 
 @dataclass(frozen=True)
 class TapeOf:
-    """What a study file says of such a strategy.
+    """A strategy that replays the draws of another one, as a study file declares it.
 
     Attributes:
         of: The strategy whose draws are replayed.

@@ -48,14 +48,14 @@ class LocalProcesses:
         return self._slots
 
     def submit(self, task: Task) -> int:
-        """Give a task to a process that has none, or to a new one."""
+        """Give a task to an idle process, or to a new one."""
         worker = self._free_worker()
         ticket = self._busy[worker] = next(self._tickets)
         worker.send(task)
         return ticket
 
     def wait(self, handle: Handler) -> None:
-        """Wait for what a process tells, or for its end."""
+        """Wait for an event of a process, or for its end."""
         worker, event = self._events.get()
         if isinstance(event, Progress):
             handle(self._busy[worker], event)
@@ -86,5 +86,5 @@ class LocalProcesses:
             if worker.alive:
                 return worker
             worker.end()
-        events = self._events  # of a worker that is closed, the last words go to a queue that nobody reads
+        events = self._events  # the last events of a closed worker go to a queue that nobody reads
         return WorkerProcess(lambda worker, event: events.put((worker, event)))

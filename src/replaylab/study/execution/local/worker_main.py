@@ -27,7 +27,7 @@ def _read_tasks(tasks: queue.SimpleQueue[Task], source: BinaryIO) -> None:
 def main() -> None:
     """Work until standard input closes."""
     source, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # who asks for input gets none, rather than the next task
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # code that reads input gets none, rather than the next task
     os.dup2(2, 1)  # what libraries print goes to standard error, not between the answers
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     threading.Thread(target=_read_tasks, args=(tasks, source), daemon=True).start()
@@ -40,7 +40,7 @@ def main() -> None:
             event = raised(error)
         try:
             write_message(answers, event)
-        except OSError:  # nobody is there to hear it any more
+        except OSError:  # the parent is gone
             os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""A worker process, seen from its parent: a task goes in, events come out."""
+"""A worker process as its parent uses it: tasks in, events out."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended, as `subprocess.Popen.returncode` says it; None: it is there."""
+        """Exit code as in `subprocess.Popen.returncode`; None: the process is running."""
         return self._process.poll()
 
     def send(self, task: Task) -> None:
@@ -82,7 +82,7 @@ class WorkerProcess:
             self._process.stdin.close()  # type: ignore[union-attr]  # it is there
 
     def _listen(self) -> None:
-        """Pass on what it tells, until its pipe ends; a process that tells nothing more is killed."""
+        """Pass on its events until its pipe ends; then kill it if it does not end."""
         stdout: Any = self._process.stdout
         with stdout:
             with contextlib.suppress(ValueError, OSError):  # a message was cut off, or someone else wrote there
@@ -96,7 +96,7 @@ class WorkerProcess:
             self._process.kill()
 
     def _tell_end(self) -> None:
-        """Wait for the end of the process, and tell it after all else; a forked child may hold its pipe open."""
+        """Wait for the end of the process, and report it last; a forked child may hold its pipe open."""
         code = self._process.wait()
         self.kill()
         self._listener.join(_SECONDS_TO_END)

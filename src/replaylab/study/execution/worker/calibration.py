@@ -1,4 +1,4 @@
-"""How fast a chunk trains here, by training it briefly: what a worker measures for a dry run."""
+"""Speed of training a chunk, measured by training it briefly: the work of a dry run."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _trained(chunk: Chunk, budget: int) -> dict[str, float]:
 
 
 def _pace(times: list[tuple[int, float]], budget: int, took: float) -> dict[str, float]:
-    """Tell steps from the evaluation, which lies between the last two times."""
+    """Return the time of a step, of the evaluation (between the last two times) and of the start."""
     if len(times) < 3:  # a budget so small that nothing can be distinguished
         return {"step": took / budget, "evaluation": 0.0, "start": 0.0}
     (first, began), (last, ended) = times[0], times[-2]

@@ -1,7 +1,7 @@
-"""Training a chunk that may be killed: kept every so many seconds, and gone on with from there.
+"""Training of a chunk with checkpoints, from which a killed one continues.
 
-What continues gives the same rows as what was never broken. Where the environment or the replay cannot continue from a
-checkpoint, nothing is kept, and a killed chunk begins again.
+A chunk that continues gives the same rows as an uninterrupted one. If the environment or the replay cannot continue
+from a checkpoint, nothing is kept, and a killed chunk begins again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def train_with_checkpoints(
 
     Args:
         chunk: what to train.
-        on_step: hears of the steps taken, now and then.
-        folder: where the run is kept, and was.
+        on_step: called now and then with the steps taken.
+        folder: of the checkpoint.
         every: seconds between two checkpoints.
-        hooks: makes what else watches training, again for each try.
+        hooks: makes the other hooks, again for each try.
         tape: as for `train_chunk`.
 
     Returns:
@@ -62,7 +62,7 @@ def train_with_checkpoints(
 
 
 class TimedCheckpoints(Hook):
-    """Keeps a run every so many seconds; what cannot be kept is trained all the same.
+    """Saves a checkpoint every so many seconds; runs without checkpoints train all the same.
 
     Args:
         folder: Where.
@@ -78,7 +78,7 @@ class TimedCheckpoints(Hook):
         self._due = self._began + every
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Find out whether the environment and the replay can continue from a checkpoint."""
+        """Check whether the environment and the replay can continue from a checkpoint."""
         try:
             env_state.check(run.env, run.env_id, "a checkpoint")
             require(run.replay, RestorableReplay, "a checkpoint")

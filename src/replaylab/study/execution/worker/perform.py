@@ -1,4 +1,4 @@
-"""What a worker does with a task, in whatever process or on whatever machine it is."""
+"""What a worker does with a task; the same in every process and on every machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REPORT_SECONDS = 0.2
 
 
 def perform(task: Task, on_progress: Callable[[int], None]) -> Finished:
-    """Do a task, and raise what it raises: anything, where the environment or the user's own code does.
+    """Do a task; raises whatever the environment or the user's own code raises.
 
     Args:
         task: what to do.

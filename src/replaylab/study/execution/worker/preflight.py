@@ -1,4 +1,4 @@
-"""Whether a chunk can be run at all, passed before anything is trained."""
+"""Checks that chunks can be trained, before anything is trained."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_all(chunks: Iterable[Chunk], executor: Executor) -> None:
     """Raise as `check_chunk` does for the first chunk that cannot be run.
 
     They are tried where they would be trained: what hangs, crashes or exits in a worker can be ended, and does not end
-    this process. What ends its worker is no refusal: its own run tells it.
+    this process. A task that ends its worker is not refused: its own run reports that.
     """
     events: dict[int, Event] = {}
     passed = 0
@@ -53,7 +53,7 @@ def check_all(chunks: Iterable[Chunk], executor: Executor) -> None:
 def check_chunk(chunk: Chunk) -> None:
     """Raise the error that training would soon end with, if any, by training a little of it.
 
-    What breaks in the environment's or the user's own code is no such error: the run itself tells it with its
+    What breaks in the environment's or the user's own code is not such an error: the run itself reports it with its
     traceback, and others continue.
 
     Raises:
@@ -66,11 +66,11 @@ def check_chunk(chunk: Chunk) -> None:
         check_trainable(chunk.configuration(), replicas=len(chunk.seeds))
     except MissingExtraError:
         raise
-    except NonFiniteError:  # of one seed, which may not even be the study's: its own run tells it
+    except NonFiniteError:  # of one seed, which may not even be the study's: its own run reports it
         return
     except ReplayError as error:
         raise SpecError(f"{chunk.label} cannot be run: {error}") from error
-    except (Exception, SystemExit):  # its own run tells it, with its traceback
+    except (Exception, SystemExit):  # its own run reports it, with its traceback
         return
 
 

@@ -1,4 +1,4 @@
-"""Training a chunk: from its settings to its rows."""
+"""Training of a chunk in this process."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def train_chunk(
 
     Args:
         chunk: what to train.
-        on_step: hears of the steps taken, now and then.
-        on_metrics: is called with each evaluation and each measurement of the learner: the step, and values of shape
+        on_step: called now and then with the steps taken.
+        on_metrics: called at each evaluation and each measurement of the learner: the step, and values of shape
             (seeds,).
         hooks: what else watches or steers training.
         resume: folder of a checkpoint to continue from.
@@ -50,7 +50,7 @@ def train_chunk(
 
 
 def _mean_of(on_step: Callable[[int], None], chunk: Chunk) -> Callable[[int], None]:
-    """Return what hears of each seed's steps, where one is trained after the other, and tells their mean."""
+    """Return a callback for seeds that are trained one after the other, which reports their mean steps."""
     ended = newest = 0
 
     def heard(step: int) -> None:

@@ -1,1 +1,1 @@
-"""Two studies side by side."""
+"""Comparison of the results of two studies."""

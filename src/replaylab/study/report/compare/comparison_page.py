@@ -1,4 +1,4 @@
-"""What differs between two studies, as lines for a terminal and as a page."""
+"""The comparison of two studies, as lines for a terminal and as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies over all environments at once, where the study file gives scores that put their returns on one scale."""
+"""Strategies over all environments together, if the study file has scores that put returns on one scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says and shows of a study's contrasts."""
+"""The contrasts of a report: verdicts, sentences, figures and a table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _CHECKS = " Checks test whether the strategies changed what they were meant to c
 
 @dataclass(frozen=True)
 class ContrastSection:
-    """What a report has of contrasts: verdicts at a glance, the first as a picture, sentences, warnings, numbers."""
+    """The contrasts on a page: verdicts at a glance, a picture of the first, sentences, warnings, numbers."""
 
     results: Sequence[ContrastResult]
     matrix: VerdictMatrix

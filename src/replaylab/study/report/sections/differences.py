@@ -1,4 +1,4 @@
-"""How far each strategy is from the baseline: every seed's difference, and the tests."""
+"""Differences from the baseline: of every seed, and the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large the differences from the baseline are, free of units: the effect sizes of a report."""
+"""Effect sizes: how large the differences from the baseline are, without units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each strategy is from the baseline in other metrics than the return: those that the study file lists."""
+"""Differences from the baseline in the metrics that the study file lists."""
 
 from __future__ import annotations
 
