@@ -226,9 +226,8 @@ def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | No
     seed_counts = set(runs) or {len(spec.seeds)}
     if 1 in seed_counts:
         return "A strategy with a single run has no interval, and no test can show a difference. Add seeds."
-    compared = [s for s in spec.strategies if s != spec.baseline]
     of: dict[int, list[str]] = {}
-    if any(spec.environments_of(s, learner) for s in compared for learner in spec.learners_of(s)):
+    if any(strategy != spec.baseline for *_, strategy in spec.cells):
         of.setdefault(max(pairs, default=max(seed_counts)), []).append("differences")
     if spec.contrasts:
         of.setdefault(max(seed_counts), []).append("contrasts")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product, starmap
 from typing import TYPE_CHECKING
 
 from replaylab.number_format import counted
@@ -66,11 +67,7 @@ class WhatRan:
     def without_baseline(self) -> list[Cell]:
         """Return the cells that nothing compares: the baseline does not run there, and no contrast asks for them."""
         asked = {cell for contrast in resolve_contrasts(self.spec) for cell in contrast.cells}
-        based = {
-            (e, learner)
-            for learner in self.spec.learners_of(self.spec.baseline)
-            for e in self.spec.environments_of(self.spec.baseline, learner)
-        }
+        based = {(e, learner) for e, learner, s in self.spec.cells if s == self.spec.baseline}
         return [cell for cell in self.cells if cell[:2] not in based and cell not in asked]
 
 
@@ -78,5 +75,5 @@ def what_ran(study: ReportedStudy) -> WhatRan:
     """Return what has results."""
     spec, present = study.spec, study.present
     with_results = {Cell(*p.key) for p in present}
-    every = (Cell(e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
+    every = starmap(Cell, product(spec.environments, spec.learners, spec.strategies))
     return WhatRan(spec, [cell for cell in every if cell in with_results], runs_of(present))

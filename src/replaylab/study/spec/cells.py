@@ -58,7 +58,7 @@ def check_cells(spec: StudyTables, source: str) -> None:
 
 def _check_used(spec: StudyTables, source: str) -> None:
     """Raise if an environment or a learner is in no run, or an equivalence bound applies to no comparison."""
-    cells = [(e, k, s) for s in spec.strategies for k in spec.learners_of(s) for e in spec.environments_of(s, k)]
+    cells = spec.cells
     for table, names, used in (
         ("environments", spec.environments, {e for e, _, _ in cells}),
         ("learners", tuple(spec.learners), {k for _, k, _ in cells}),

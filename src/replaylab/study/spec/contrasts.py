@@ -293,18 +293,15 @@ def _scored(environments: set[str], metric: str, spec: StudyTables, where: str) 
 def _cells(spec: StudyTables) -> dict[Cell, dict[str, Factor]]:
     """Return the factors of every cell of a study."""
     factors: dict[Cell, dict[str, Factor]] = {}
-    for strategy in spec.strategies:
-        for learner in spec.learners_of(strategy):
-            of_learner = _factors("learner", learner, spec)
-            of_strategy = _factors("strategy", strategy, spec)
-            if both := sorted(set(of_learner) & set(of_strategy)):
-                raise ValueError(
-                    f"`contrasts` cannot distinguish the factor {both[0]!r} of learners from that of strategies; "
-                    f"vary it in only one of them"
-                )
-            for environment in spec.environments_of(strategy, learner):
-                cell = Cell(environment, learner, strategy)
-                factors[cell] = {"environment": environment, **of_learner, **of_strategy}
+    for cell in map(Cell._make, spec.cells):
+        of_learner = _factors("learner", cell.learner, spec)
+        of_strategy = _factors("strategy", cell.strategy, spec)
+        if both := sorted(set(of_learner) & set(of_strategy)):
+            raise ValueError(
+                f"`contrasts` cannot distinguish the factor {both[0]!r} of learners from that of strategies; "
+                f"vary it in only one of them"
+            )
+        factors[cell] = {"environment": cell.environment, **of_learner, **of_strategy}
     return factors
 
 

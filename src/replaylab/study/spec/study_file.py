@@ -235,16 +235,10 @@ class Spec(StudyTables):
 
     def _check_answers(self) -> None:
         """Raise if there are answers, but not one comparison that they belong to."""
-        cells = [
-            (e, learner)
-            for s in self.strategies
-            if s != self.baseline
-            for learner in self.learners_of(s)
-            for e in self.environments_of(s, learner)
-        ]
-        if self.answers is not None and not self.contrasts and len(cells) != 1:
+        compared = [cell for cell in self.cells if cell[2] != self.baseline]
+        if self.answers is not None and not self.contrasts and len(compared) != 1:
             raise ValueError(
-                f"`answers` must belong to one comparison, but {len(cells)} are made with the baseline; declare a "
+                f"`answers` must belong to one comparison, but {len(compared)} are made with the baseline; declare a "
                 f"contrast with primary = true, or leave the answers out"
             )
 

@@ -140,9 +140,7 @@ class StudyTables(_Table):
 
     def place_of(self, environment: str, learner: str) -> str:
         """Return what reports call an environment with a learner, which is named if the environment has several."""
-        learners = {
-            k for s in self.strategies for k in self.learners_of(s) if environment in self.environments_of(s, k)
-        }
+        learners = {k for e, k, _ in self.cells if e == environment}
         title = self.titles.learners.get(learner, learner)
         return f"{environment}, {title}" if len(learners) > 1 else environment
 
@@ -206,6 +204,11 @@ class StudyTables(_Table):
         }
 
     @property
+    def cells(self) -> list[tuple[str, str, str]]:
+        """Every environment, learner and strategy that are run together."""
+        return [(e, k, s) for s in self.strategies for k in self.learners_of(s) for e in self.environments_of(s, k)]
+
+    @property
     def run_settings(self) -> dict[str, Any]:
         """The settings of its tables, by the names of `TrainingConfig`."""
         return {name: getattr(getattr(self, setting.table), setting.key) for name, setting in IN_STUDIES.items()}
@@ -213,7 +216,4 @@ class StudyTables(_Table):
     @property
     def runs(self) -> int:
         """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
-        cells = [
-            e for s in self.strategies for learner in self.learners_of(s) for e in self.environments_of(s, learner)
-        ]
-        return len(cells) * len(self.seeds)
+        return len(self.cells) * len(self.seeds)

@@ -173,12 +173,7 @@ def table(page: Page, strategies: Sequence[ScoredStrategy]) -> ReportTable:
         Column("Strategy", lambda row: row.scored.strategy, "strategy", lambda row: row.scored.strategy),
         Column("Seeds", lambda row: str(row.runs), "seeds", lambda row: row.runs),
         Column("Final score", lambda row: _text(row.final, row.runs), ends("final"), lambda row: row.final),
-        Column(
-            "Average score",
-            lambda row: _text(row.average, len(row.scored.seeds)),
-            ends("average"),
-            lambda row: row.average,
-        ),
+        Column("Average score", lambda row: _text(row.average, row.runs), ends("average"), lambda row: row.average),
         Column("Pairs", lambda row: str(row.pairs or "–"), "pairs", lambda row: row.pairs),
         Column(
             f"Difference (final) vs {base}",
