@@ -101,6 +101,8 @@ def test_timing_records_are_found_by_versions_with_other_ids(results, tmp_path, 
 def test_published_rows_cannot_be_run(published):
     with pytest.raises(SpecError, match=r"published rows of a finished study, which cannot be continued"):
         published.run(show=False)
+    with pytest.raises(SpecError, match="cannot be continued"):
+        published.estimate()
     assert [file.name for file in published.folder.iterdir()] == ["rows.parquet"]
 
 

@@ -280,8 +280,7 @@ def differences(
 
 def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return both strategies' measure on the seeds that have a number of both, row by row; each of shape (pairs,)."""
-    _, values, base_values = _paired(curve, base, measure)
-    return values, base_values
+    return _paired(curve, base, measure)[1:]
 
 
 def _paired(

@@ -156,11 +156,13 @@ def estimate_study(spec: Spec, path: Path, executor: Executor, seconds: float) -
         seconds: how long, over all.
 
     Raises:
-        StorageError: results that are there are damaged.
+        SpecError: the folder holds published rows.
+        StorageError: results are damaged.
     """
     from replaylab.study.results.store import check  # heavy
 
     folder = StudyFolder(spec, path)
+    folder.refuse_published()
     todo, skipped, again = divided(folder)
     check(map(folder.file_of, [*skipped, *again]))
     missing: dict[tuple[str, str, str], list[Chunk]] = {p.key: [] for p in folder.chunks}

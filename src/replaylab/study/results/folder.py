@@ -106,11 +106,7 @@ class StudyFolder:
             SpecError: it holds published rows, which are only read.
             StorageError: the folder cannot be written.
         """
-        if is_published(self.path):
-            raise SpecError(
-                f"{self.path} holds the published rows of a finished study, which cannot be continued. Give another "
-                f"folder (--out)."
-            )
+        self.refuse_published()
         from filelock import FileLock, Timeout  # with asyncio, which a worker would wait for
 
         lock = FileLock(self.path / ".lock", timeout=_SECONDS_TO_DIE)
@@ -129,6 +125,18 @@ class StudyFolder:
             yield
         finally:
             lock.release()
+
+    def refuse_published(self) -> None:
+        """Raise if the folder holds published rows.
+
+        Raises:
+            SpecError: it does.
+        """
+        if is_published(self.path):
+            raise SpecError(
+                f"{self.path} holds the published rows of a finished study, which cannot be continued. Give another "
+                f"folder (--out)."
+            )
 
     def refuse_another(self) -> None:
         """Raise if the folder holds another study.

@@ -136,7 +136,11 @@ class Spec(StudyTables):
         if isinstance(titles, dict) and all(isinstance(of, dict) for of in titles.values()):
             of_file = {"learners": learners.titles, "strategies": strategies.titles}
             value = value | {"titles": titles | {k: titles.get(k, {}) | of for k, of in of_file.items()}}
-        limits = {k: table.pop("environments") for k, table in learners.tables.items() if _says(table, "environments")}
+        limits = {
+            k: table.pop("environments")
+            for k, table in learners.tables.items()
+            if isinstance(table, dict) and "environments" in table
+        }
         if limits:
             value = value | {"learner_environments": limits}
         return cls._part_overrides(
@@ -315,7 +319,3 @@ class Spec(StudyTables):
         )
         check_cells(spec, source)
         return spec.model_copy(update={"overridden": spec.all_overridden()})
-
-
-def _says(table: Any, key: str) -> bool:
-    return isinstance(table, dict) and key in table
