@@ -5,8 +5,8 @@ import pytest
 
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import Study
-from replaylab.study import study as module
 from replaylab.study.execution.progress import LiveReporter, PlainReporter, reporter_in_python
+from replaylab.study.results import metric_rows
 from tests.study.tiny import pretend, pretended, study
 
 
@@ -59,7 +59,7 @@ def test_a_metric_that_was_not_recorded(made, ask):
 
 
 def test_a_frame_without_pandas_says_how_to_get_it(made, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(metric_rows, "find_spec", lambda name: None)
     with pytest.raises(
         MissingExtraError,
         match=r"^`frame` needs pandas, which is not installed\. Run: pip install \"replaylab\[pandas\]\"",
