@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
 
 PORT = 8765
-"""Where the page is, if nothing else is asked for."""
+"""Default port of the page."""
 
 _REST = 2.0
 """Seconds between two reports, at least."""
@@ -55,13 +55,13 @@ Study.from_folder(sys.argv[1]).report(sys.argv[2], figure_files=False)
 
 @dataclass(frozen=True)
 class _State:
-    """What is sent to open pages."""
+    """The state that open pages receive."""
 
     share: float = 0.0
     text: str = "starting"
     failed: tuple[str, ...] = ()
     report: int = 0
-    """How many reports there were: a page fetches one that it has not seen."""
+    """Number of reports so far: a page fetches a report that it has not seen."""
 
     over: bool = False
 
@@ -94,7 +94,7 @@ class LivePage:
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """Address of the page."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/"
 
     def __enter__(self) -> Self:

@@ -116,7 +116,7 @@ class Study:
 
     @property
     def _results(self) -> Results:
-        """What the folder's results are read from."""
+        """The reader of the folder's results."""
         return results_in(self.folder, self.spec)
 
     @property

@@ -63,10 +63,10 @@ class ContrastResult:
     family the simultaneous interval."""
 
     inner: Interval
-    """What must lie inside the bounds: the same with its 90 % interval; in the family of such studies `size` itself."""
+    """The interval that must lie inside the bounds: of 90 %; in the family of such studies `size` itself."""
 
     p: float
-    """Of this contrast alone."""
+    """p-value of this contrast, not corrected."""
 
     p_max_t: float = 1.0
     """Corrected over all contrasts of the study, or over its family."""

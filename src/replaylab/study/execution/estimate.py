@@ -19,7 +19,7 @@ from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec.study_file import Spec
 
 CALIBRATION_SECONDS = 5.0
-"""How long a dry run trains, over all kinds of cells."""
+"""Seconds that a dry run trains, over all kinds of cells."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class CellEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What `Study.run` would do, and what it would take; printed, it is ``replaylab study run --dry-run``."""
+    """The work of `Study.run` with its time and disk; printed by ``replaylab study run --dry-run``."""
 
     spec: Spec
     cells: tuple[CellEstimate, ...]

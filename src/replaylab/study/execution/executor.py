@@ -32,7 +32,7 @@ class TrainTask:
     """Whether its draws are wanted as a tape: `Finished.tape`."""
 
     tape: str | bytes | None = None
-    """What a chunk with a ``tape_of`` learns from: the tape's file, or where no disk is shared its contents."""
+    """Tape of a chunk with a ``tape_of``: its file, or, without a shared disk, its contents."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TimeTask:
 
     chunk: Chunk
     seconds: float
-    """How long to train."""
+    """Seconds of training."""
 
 
 Task = TrainTask | CheckTask | TimeTask
@@ -66,13 +66,13 @@ class Finished:
     """The task is done."""
 
     result: bytes
-    """What it gives, see the task."""
+    """The result, see the task."""
 
     seconds: float
-    """How long the worker was at it."""
+    """Seconds that the worker took."""
 
     machine: Machine
-    """Where the worker is."""
+    """Machine of the worker."""
 
     tape: bytes = b""
     """The chunk's draws, where the task asks for them."""
@@ -96,14 +96,14 @@ class Lost:
     """The task's worker ended without an answer."""
 
     reason: str
-    """What happened, without a full stop: ``The worker process was killed by SIGKILL``."""
+    """The reason, without a full stop: ``The worker process was killed by SIGKILL``."""
 
     retriable: bool = False
     """Whether the cause lay outside the task (a machine went away), so that it is worth another try. False where the
     task itself may have ended its worker, and would end the next one too."""
 
     machine: Machine | None = None
-    """Where the worker was, if that is known."""
+    """Machine of the worker, if known."""
 
 
 Event = Progress | Finished | Raised | Lost
@@ -130,7 +130,7 @@ class Executor(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many tasks it works on at once, at least 1; it may change while the executor works."""
+        """Number of tasks it works on at once, at least 1; it may change while the executor works."""
 
     def submit(self, task: Task) -> int:
         """Take a task, without waiting for it, and return its ticket: a number that is never used again.

@@ -23,7 +23,7 @@ from replaylab.study.spec.study_file import Spec
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a call of `Study.run` did."""
+    """The chunks that a call of `Study.run` ran, skipped and failed to run."""
 
     ran: tuple[Chunk, ...]
     skipped: tuple[Chunk, ...]

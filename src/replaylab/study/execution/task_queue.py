@@ -10,7 +10,7 @@ from replaylab.errors import ConfigError
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, Task
 
 MOST_RETRIES = 3
-"""How often a task is tried again whose worker was lost to something outside of it."""
+"""Retries of a task whose worker was lost for a reason outside of the task."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which seeds a study was reported with before; a report with further seeds warns.
+"""Seeds of earlier reports of a study; a report with further seeds warns.
 
 A p-value holds for a number of seeds that was fixed before the first report. Adding seeds until a result is significant
 raises the probability of a false alarm, unless the interim analyses were planned (``[interim]``) and the plan was kept.

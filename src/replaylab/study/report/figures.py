@@ -36,7 +36,7 @@ MOST_POINTS = 60
 
 
 References = Mapping[str, tuple[float, str]]
-"""Of environments, a return to compare curves with, and what to call it."""
+"""A return to compare curves with, and its label, by environment."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class CurveStyle:
     """How the curves of a figure are drawn."""
 
     lines: Mapping[str, LineStyle]
-    """Of strategies."""
+    """Line styles of strategies, by name."""
 
     baseline: str
     unit: str
-    """Of the vertical axis."""
+    """Label of the vertical axis."""
 
     time: str
-    """Of the horizontal axis."""
+    """Label of the horizontal axis."""
 
     references: References = field(default_factory=dict)
 
@@ -311,7 +311,7 @@ class Dots:
     reference: float | None = None
     limits: tuple[float, float] | None = None
     ends: tuple[str, str] | None = None
-    """What is the case left and right of the reference, as in ("B higher", "A higher")."""
+    """Labels left and right of the reference, such as ("B higher", "A higher")."""
 
 
 def dots(groups: Sequence[tuple[str, Sequence[Dots]]], unit: str, *, small: bool = False) -> Drawing:

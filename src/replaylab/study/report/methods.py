@@ -81,7 +81,7 @@ _ALONE = (
     "strategies, as long as they draw equally often, which they do not with batches of another size or another number "
     "of updates."
 )
-"""How far the seeds of such learners are paired."""
+"""Text about how far the seeds of such learners are paired."""
 
 
 def of(study: ReportedStudy) -> Methods:

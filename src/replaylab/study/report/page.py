@@ -1,4 +1,4 @@
-"""What a report is made of: sections of figures and tables, each with its numbers in a file beside the page."""
+"""The parts of a page: sections of figures and tables, each with its numbers in a file beside the page."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ReportFigure:
 
     @property
     def panels(self) -> int:
-        """How many it has; one with many stands over the whole width of the page."""
+        """Number of panels; a figure with many takes the whole width of the page."""
         return sum(len(panels) for _, panels in self.groups)
 
 
@@ -137,7 +137,7 @@ class Column(Generic[T]):
     """For people."""
 
     names: str = ""
-    """Of the columns of the file, separated by spaces."""
+    """Names of the columns of the file, separated by spaces."""
 
     numbers: Callable[[T], Any] | None = None
     """Their values, one, or a tuple of several; None: it is on the page only."""

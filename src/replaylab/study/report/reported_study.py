@@ -22,7 +22,7 @@ class ReportedStudy(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where the results are."""
+        """Folder of the results."""
 
     @property
     def chunks(self) -> Sequence[Chunk]:
@@ -33,7 +33,7 @@ class ReportedStudy(Protocol):
         """Those with results."""
 
     def file_of(self, chunk: Chunk) -> Path:
-        """Where a chunk's rows are, or will be."""
+        """Path of a chunk's rows, which need not exist yet."""
 
     def versions(self) -> Sequence[Mapping[str, str]]:
         """The library versions that the runs were made with, one or more sets."""

@@ -31,7 +31,7 @@ DEFINITIONS = (
     f"Average return: mean over the evaluations of a run. Final return: mean over the last "
     f"{100 * FINAL_SHARE:.0f} % of training."
 )
-"""What both measures are, where a page first names them."""
+"""Definitions of both measures, for the top of a page."""
 
 MOST_NAMED = 8
 """Strategies that one sentence names."""
@@ -182,7 +182,7 @@ _SPENT: tuple[tuple[str, Callable[[BudgetSpent], float]], ...] = (
     ("updates", lambda spent: spent.updates),
     ("transitions replayed", lambda spent: spent.transitions_replayed),
 )
-"""What may be matched; the first has its unit's name."""
+"""Amounts that may be matched; the first is named by its unit."""
 
 
 def budget_of(spec: Spec) -> str:

@@ -17,7 +17,7 @@ from replaylab.study.report.what_ran import what_ran
 
 @dataclass(frozen=True)
 class Summary:
-    """What a page shows above its sections."""
+    """The part of a page above its sections."""
 
     headline: Headline | None
     matrices: Sequence[VerdictMatrix]

@@ -101,7 +101,7 @@ def _bounds(differences: Sequence[Difference]) -> str:
 
 
 def budget_table(page: Page, spent: Sequence[BudgetSpent]) -> ReportTable:
-    """What one run of each strategy used up."""
+    """Return the table of budgets: what one run of each strategy used."""
 
     def rounded(value: float) -> str:
         return f"{value:,.0f}" if value >= 0 else "not recorded"

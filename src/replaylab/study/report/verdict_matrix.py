@@ -63,14 +63,14 @@ class VerdictMatrix:
 
     title: str
     corner: str
-    """What a row is."""
+    """Head of the column of row names."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[MatrixCell | None]]]
 
     @property
     def summary(self) -> str:
-        """How many cells have which verdict."""
+        """Number of cells with each verdict."""
         words = Counter(cell.verdict for _, cells in self.rows for cell in cells if cell)
         counts = [f"{words[word]} {word}" for word in SIGNS if words[word]]
         return f"{counted(words.total(), 'comparison')}: {', '.join(counts)}." if counts else "Nothing is compared."

@@ -46,13 +46,13 @@ class WhatRan:
 
     @property
     def counted_runs(self) -> str:
-        """How many runs there are; of an incomplete study also of how many."""
+        """Number of runs in words; for an incomplete study also the planned number."""
         planned = counted(self.spec.runs, "run")
         return planned if self.complete else f"{self.runs:,} of {planned}"
 
     @property
     def counted_seeds(self) -> str:
-        """How many seeds each has; of an incomplete study at most."""
+        """Number of seeds in words; for an incomplete study the largest."""
         return ("" if self.complete else "up to ") + counted(len(self.spec.seeds), "seed")
 
     def with_baseline(self) -> dict[tuple[str, ...], list[Cell]]:

@@ -8,7 +8,7 @@ from replaylab.files import atomic
 from replaylab.files.atomic import writing
 
 _FOLDERS = ("", "runs", "timing", "failures", "figures", "tables", "tapes")
-"""Where a study writes, below its folder."""
+"""Folders below a study's folder that it writes to."""
 
 
 def set_aside(path: Path, folder: Path) -> Path:

@@ -47,7 +47,7 @@ def spec_in(folder: Path) -> Spec:
 
 
 Results: TypeAlias = "StudyFolder | PublishedRows"
-"""What the results of a study are read from."""
+"""A reader of a study's results."""
 
 
 def results_in(folder: Path, spec: Spec) -> Results:

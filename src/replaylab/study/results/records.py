@@ -17,7 +17,7 @@ from replaylab.study.spec.errors import first_fault
 
 
 class _Timing(BaseModel):
-    """What a file in ``timing/`` has to hold."""
+    """The required contents of a file in ``timing/``."""
 
     model_config = ConfigDict(strict=True)
 
@@ -29,7 +29,7 @@ class _Timing(BaseModel):
 
 
 class _Machines(BaseModel):
-    """What ``machine.json`` has to hold: the machine that ran the study last, and others that took part, by digest."""
+    """The required contents of ``machine.json``: the machine of the last run, and others, by digest."""
 
     versions: dict[str, str]
     hardware: dict[str, str]
@@ -37,7 +37,7 @@ class _Machines(BaseModel):
 
 
 class _Reports(BaseModel):
-    """What ``reports.json`` has to hold: the seeds of each report, and the interim analyses planned then, if any."""
+    """The required contents of ``reports.json``: the seeds of each report, and the analyses planned then, if any."""
 
     model_config = ConfigDict(strict=True)
 
@@ -55,7 +55,7 @@ MACHINE: TypeAdapter[Any] = TypeAdapter(_Machines)
 TIMING: TypeAdapter[Any] = TypeAdapter(_Timing)
 REPORTS: TypeAdapter[Any] = TypeAdapter(_Reports)
 SHAPES = {"machine": MACHINE, "reports": REPORTS}
-"""Of records that are looked up by name; the others are timings."""
+"""Shapes of records by name; the others are timings."""
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:

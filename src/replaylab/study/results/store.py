@@ -48,7 +48,7 @@ _PICTURE = "replaylab_picture_"
 """Before the name of a picture, in the footer's keys."""
 
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, MemoryError)
-"""What reading a damaged file may raise; Arrow's own errors are among them."""
+"""Errors of reading a damaged file; Arrow's own errors are among them."""
 
 FIX = (
     "`replaylab study run` moves what is damaged away and trains those runs again; or move it away yourself, and the "

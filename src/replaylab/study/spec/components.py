@@ -35,7 +35,7 @@ from replaylab.study.spec.errors import shown, unknown_key, unknown_name
 Catalogue = Mapping[str, str]
 
 NONE = "none"
-"""How a study file or a command line writes None, which TOML does not have, for any option that may be None."""
+"""The text for None in study files and on command lines, because TOML has no None."""
 
 
 def short_name(name: str) -> str:

@@ -67,13 +67,13 @@ class ResolvedContrast:
     groups: tuple[MatchedGroup, ...] = ()
     of: tuple[str, str] | None = None
     weighted: tuple[tuple[WeightedCell, ...], ...] = ()
-    """Of ``weights``: the weighted cells of each environment and learner."""
+    """Weighted cells of each environment and learner, for a contrast with ``weights``."""
 
     primary: bool = False
     check: tuple[float, float] | None = None
     guards: tuple[str, ...] | None = None
     sides: tuple[str, str] = ("", "")
-    """What reports call the side that is counted up, and the other one."""
+    """Names in reports of the side that is counted up, and of the other one."""
 
     answers: Answers = field(default_factory=Answers)
 

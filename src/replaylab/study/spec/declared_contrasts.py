@@ -32,7 +32,7 @@ class Score(BaseModel):
     """Becomes 1."""
 
     metric: Line = RETURN
-    """What is scored."""
+    """The metric that is scored."""
 
     def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values on the scale of the score."""
@@ -53,7 +53,7 @@ class DeclaredContrast(BaseModel):
     name: Annotated[Line, Field(min_length=1, max_length=80)]
     question: Prose = ""
     sides: tuple[Title, Title] | None = None
-    """What reports call its two sides, the one counted up first; None: generated."""
+    """Names of its two sides in reports, the one counted up first; None: generated."""
 
     answers: Answers | None = None
     """Its verdict in words."""
@@ -65,10 +65,10 @@ class DeclaredContrast(BaseModel):
     """Cells whose mean is counted down."""
 
     weights: dict[str, Annotated[float, Field(allow_inf_nan=False, strict=True)]] = {}
-    """Of strategies, by name, adding up to 0. In place of more and less."""
+    """Weights of strategies, by name, that add up to 0; instead of more and less."""
 
     within: Selector = {}
-    """Which cells the weights are about; empty: all."""
+    """Cells that the weights apply to; empty: all."""
 
     of: tuple[str, str] | None = None
     """Two contrasts, named earlier in the file: the first minus the second, seed by seed. In place of more and less."""
@@ -77,10 +77,10 @@ class DeclaredContrast(BaseModel):
     """Any recorded metric; None: the return."""
 
     measure: Literal["area", "final"] | None = None
-    """Of a run: the average over training (None: this), or the mean of the last tenth."""
+    """Measure of a run: the average over training (also None), or the mean of the last tenth."""
 
     better: Literal["higher", "lower"] | None = None
-    """Which verdict is the good one; None: higher for the return, neither for other metrics."""
+    """The better verdict; None: higher for the return, neither for other metrics."""
 
     equivalence: Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)] | None = None
     """Differences up to this size do not matter; in the unit of the contrast."""
@@ -92,10 +92,10 @@ class DeclaredContrast(BaseModel):
     """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""
 
     check: tuple[_Number, _Number] | None = None
-    """Of a manipulation check: between which two values it must be, surely; either may be infinite."""
+    """Bounds of a manipulation check; its interval must lie between them, and either may be infinite."""
 
     guards: tuple[str, ...] | None = None
-    """Of a manipulation check: whose verdicts it guards; None: all."""
+    """Contrasts whose verdicts a manipulation check guards; None: all."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

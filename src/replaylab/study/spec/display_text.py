@@ -31,7 +31,7 @@ Prose = Annotated[str, AfterValidator(_prose)]
 """A text, of one line or more."""
 
 Title = Annotated[Line, Field(min_length=1, max_length=80)]
-"""What reports call something."""
+"""A name in reports."""
 
 
 class _Texts(BaseModel):
@@ -59,7 +59,7 @@ class ReferenceLine(_Texts):
 
 
 class Titles(_Texts):
-    """What reports call strategies and learners, by their names."""
+    """Titles of strategies and learners in reports, by name."""
 
     strategies: dict[str, Title] = {}
     learners: dict[str, Title] = {}

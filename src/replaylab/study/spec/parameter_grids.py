@@ -25,7 +25,7 @@ _LABELS: TypeAdapter[dict[str, Factor]] = TypeAdapter(dict[str, Factor])
 
 
 class Origin(BaseModel):
-    """Where a strategy or learner comes from."""
+    """The origin of a strategy or learner: its table, and its values of varied keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,10 +52,10 @@ class ExpandedTables(NamedTuple):
 
     tables: dict[str, Any]
     origins: dict[str, dict[str, Any]]
-    """Of those that had ``vary`` or ``factors``."""
+    """Origins of tables that had ``vary`` or ``factors``, by name."""
 
     titles: dict[str, Any]
-    """Of those that had a title; that of a table with ``vary`` is followed by the values of the combination."""
+    """Titles by name; the title of a table with ``vary`` is followed by the values of the combination."""
 
 
 def expanded(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> ExpandedTables:

@@ -1,4 +1,4 @@
-"""What a study is, as data: a TOML file, validated.
+"""The study file: TOML, read, validated and completed.
 
 A `Spec` holds everything that decides a study's numbers, with every default filled in, so the same file run
 next year under other defaults is a different study, and reports it. Shape of a file::

@@ -52,12 +52,12 @@ class Budget(_Table):
 
     @property
     def unit(self) -> Literal["steps", "episodes"]:
-        """What it counts."""
+        """Unit of the budget."""
         return "steps" if self.steps else "episodes"
 
     @property
     def counted(self) -> str:
-        """What it counts, in words."""
+        """Unit of the budget in words."""
         return "environment steps" if self.steps else "episodes"
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Overrides(_Table):
     """The settings of a strategy that differ from the rest of the study."""
 
     transforms: tuple[Part, ...] = ()
-    """What a drawn step becomes."""
+    """Transforms of drawn steps."""
 
     learner: dict[str, Any] = {}
     """Settings of the learners, in place of theirs."""
@@ -87,10 +87,10 @@ class Overrides(_Table):
     """In place of the study's; in the same unit."""
 
     environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)] | None = None
-    """Which of the study's environments; None: all."""
+    """Names of the environments it runs on; None: all of the study's."""
 
     learners: tuple[Name, ...] | None = None
-    """Which of the study's learners; None: all."""
+    """Names of the learners it runs with; None: all of the study's."""
 
 
 class Origins(_Table):

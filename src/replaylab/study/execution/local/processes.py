@@ -44,7 +44,7 @@ class LocalProcesses:
 
     @property
     def slots(self) -> int:
-        """How many processes."""
+        """Number of processes."""
         return self._slots
 
     def submit(self, task: Task) -> int:

@@ -1,1 +1,1 @@
-"""What a worker does with a task: train a chunk, check it, time it."""
+"""The work of a worker: training, checking and timing a chunk."""

@@ -19,7 +19,7 @@ _FIRST = {"steps": 400, "episodes": 4}
 
 
 class Speed(BaseModel):
-    """What training one chunk costs, measured; ``step`` means an episode where the budget is in episodes."""
+    """Measured cost of training a chunk; ``step`` means an episode if the budget is in episodes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

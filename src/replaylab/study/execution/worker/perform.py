@@ -1,4 +1,4 @@
-"""What a worker does with a task; the same in every process and on every machine."""
+"""Performing a task: the same in every process and on every machine."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class FolderDifference(MeasureResult):
 
     size: Interval
     p: float
-    """Of groups of runs at least `least_p`, the smallest that any exchange of runs between the two can give."""
+    """p-value; for groups of runs at least `least_p`."""
 
     p_holm: float
     """Corrected over all comparisons of the measure but those of the same runs."""
@@ -66,7 +66,7 @@ class FolderDifference(MeasureResult):
 
     @property
     def verdict(self) -> str:
-        """What came out, in a word or two."""
+        """The verdict in a word or two."""
         if self.same:
             return "same runs"
         if self.p_holm >= SIGNIFICANCE:
@@ -81,14 +81,14 @@ class TwoStudies:
     first: ReportedStudy
     second: ReportedStudy
     curves: Sequence[tuple[Curve, Curve]]
-    """Of what both have."""
+    """Curves of environments, learners and strategies that both have."""
 
     differences: Sequence[FolderDifference]
     not_compared: Sequence[tuple[str, str]]
-    """What both have, but too little of, and why."""
+    """Combinations with too few runs, and the reason."""
 
     unmatched: Sequence[tuple[str, str]]
-    """What only one has, and which one: "A" or "B"."""
+    """Combinations that only one study has, and which one: "A" or "B"."""
 
     settings: Sequence[tuple[str, str, str]]
     """Settings that differ: name, the first one's value, the second one's."""
@@ -212,4 +212,4 @@ def _unequal(first: Sequence[tuple[str, str]], second: Sequence[tuple[str, str]]
 
 
 _NOTHING = ("null", "[]")
-"""How settings without a value are written."""
+"""Texts of settings without a value."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replaylab.watch import ReplaySheet
 
 MOST_BYTES = 700_000
-"""Of sheets and moving pictures on a page, which people open on phones."""
+"""Bytes of sheets and moving pictures on a page at most, because people open it on phones."""
 
 _NUMBERS = ("id", "age", "replays", "likelihood", "td_error", "reward", "ended", "action")
 Cell = tuple[str, str]

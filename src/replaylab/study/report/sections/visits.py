@@ -1,4 +1,4 @@
-"""Where the agents of a tabular study went: maps of their visits, how these differ from the baseline's, and the tests.
+"""Visited states of a tabular study: maps, differences from the baseline, and the tests.
 
 Grid worlds are drawn as maps; of environments without a known map the states that differ most are listed.
 """
@@ -42,7 +42,7 @@ MOST_LISTED = 15
 
 @dataclass(frozen=True)
 class Places:
-    """Where an environment's visits are shown: the cells of a map, or its states as they are."""
+    """The places at which an environment's visits are shown: the cells of a map, or its states."""
 
     grid: Grid | None
     of_state: NDArray[np.intp]
@@ -50,7 +50,7 @@ class Places:
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """Number of places."""
         return int(self.of_state.max()) + 1 if self.grid is None else self.grid.size
 
     def of(self, visits: StrategyVisits) -> StrategyVisits:
