@@ -92,9 +92,23 @@ def returned(function: str, value: Any, rule: Rule[T]) -> T:
         raise invalid.error(f"{function} must return {invalid}, but returned {received}") from None
 
 
-def option(rule: Rule[Any], default: Any) -> Any:
-    """Declare an option of a frozen configuration, with its default: a dataclass field, whose rule `check` applies."""
-    return field(default=default, metadata={"rule": rule})
+def option(rule: Rule[Any], default: Any, *, later: bool = False) -> Any:
+    """Declare an option of a frozen configuration, with its default: a dataclass field, whose rule `check` applies.
+
+    Args:
+        rule: Converts the value or raises `InvalidArgument`.
+        default: The default.
+        later: Whether results exist from before it was added; see `unchanged_since`.
+    """
+    return field(default=default, metadata={"rule": rule, "later": later})
+
+
+def unchanged_since(option: Any, value: Any) -> bool:
+    """Return whether an option, a dataclass field, was added later and has its default.
+
+    Such an option is not part of what identifies a run, so that older results stay valid.
+    """
+    return bool(option.metadata.get("later")) and value == option.default
 
 
 def check(config: object, owner: str | None = None, /, **rules: Rule[Any]) -> None:

@@ -46,6 +46,8 @@ class TrainCommand:
 
     Example: replaylab train --env ALE/Pong-v5 --seeds 1 --transforms frame_stack:stacked_input=true --video pong.mp4
 
+    Example: replaylab train --env ALE/Pong-v5 --device cuda --steps 2000000 --transforms n_step:steps=3
+
     Example: replaylab train --save runs/mine, and after a break: replaylab train --resume runs/mine
 
     Example: replaylab train --strategy prioritized --actors 4 --shards 2 --save runs/mine
@@ -73,8 +75,12 @@ class TrainCommand:
     env_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Options of the environment, values as in TOML: n=10."""
 
+    device: str | None = None
+    """Store, draw and learn on this device of PyTorch, such as cuda: one seed of a DQN with replay=device. Of an Atari
+    game 64 copies are stepped by the emulator's threads, and each frame is stored once. None: on the CPU."""
+
     seeds: int | None = None
-    """How many seeds; all are trained together. None: 10, and with --actors 1."""
+    """How many seeds; all are trained together. None: 10, and with --actors or --device 1."""
 
     first_seed: Annotated[int | None, arg(help_behavior_hint="(default: 0)")] = None
     """Number of the first seed."""
@@ -238,7 +244,7 @@ class TrainCommand:
         Raises:
             SpecError: One is unknown or breaks a rule.
         """
-        from replaylab.commands.train_options import options_of, part_of, transform_of
+        from replaylab.commands.train_options import on_device, options_of, part_of, transform_of
         from replaylab.study.plan.chunks import plan
         from replaylab.study.spec.components import LEARNERS, STRATEGIES
         from replaylab.study.spec.study_file import Spec
@@ -254,20 +260,25 @@ class TrainCommand:
         seeds = range(chosen["first_seed"], chosen["first_seed"] + chosen["seeds"])
         learner, strategy = (chosen[kind].rpartition(":")[2] for kind in ("learner", "strategy"))
         strategies = part_of(chosen["strategy"], self.strategy_options, STRATEGIES, "--strategy")
-        strategies["transforms"] = [transform_of(text) for text in self.transforms]
+        learner_options, transforms = self.learner_options, [transform_of(text) for text in self.transforms]
+        env_options = options_of(self.env_options, "--env-options")
+        if self.device is not None:
+            learner_options += on_device(self.device, chosen["env"], learner_options, transforms, env_options)
+        strategies["transforms"] = transforms
         every = max(1, total // 20) if self.eval_every is None else self.eval_every
         spec = Spec.from_table(
             {
                 "name": "train",
                 "environments": [chosen["env"]],
-                "learners": {learner: part_of(chosen["learner"], self.learner_options, LEARNERS, "--learner")},
+                "learners": {learner: part_of(chosen["learner"], learner_options, LEARNERS, "--learner")},
                 "strategies": {strategy: strategies},
-                "env_options": {chosen["env"]: options_of(self.env_options, "--env-options")},
+                "env_options": {chosen["env"]: env_options},
                 "baseline": strategy,
                 "seeds": tuple(seeds),
                 "chunk_size": max(1, len(seeds)),
                 "budget": budget,
                 "evaluation": {"every": every, "episodes": chosen["eval_episodes"], "held_out": chosen["held_out"]},
+                **({} if self.device is None else {"measures": {"every": 0}}),
             },
             source="train",
         )
@@ -277,4 +288,4 @@ class TrainCommand:
     def _chosen(self) -> dict[str, Any]:
         """The options by name, with `DEFAULTS` for those that were not given."""
         chosen = {name: value for name, value in vars(self).items() if value is not None}
-        return DEFAULTS | {"seeds": 10 if self.actors is None else 1} | chosen
+        return DEFAULTS | {"seeds": 10 if self.actors is None and self.device is None else 1} | chosen

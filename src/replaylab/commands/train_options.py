@@ -7,6 +7,9 @@ from typing import Any
 from replaylab.errors import SpecError
 from replaylab.study.spec.components import Catalogue, Part, resolve
 
+GAMES = 64
+"""Copies of an Atari game that a learner on a device steps together."""
+
 
 def part_of(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
     """Return the table of a learner or a strategy.
@@ -38,6 +41,37 @@ def options_of(texts: Iterable[str], where: str) -> dict[str, Any]:
     if twice:
         raise SpecError(f"train: {where} must give each name once, but got {twice[0]} {names.count(twice[0])} times")
     return dict(pairs)
+
+
+def on_device(
+    device: str,
+    env_id: str,
+    learner_options: Iterable[str],
+    transforms: list[dict[str, Any]],
+    env_options: dict[str, Any],
+) -> tuple[str, ...]:
+    """Return further options of a learner that learns on a device.
+
+    Of an Atari game that has no backend, it also adds to the options of the environment, and, without a stack of
+    frames, to the transforms.
+
+    Args:
+        device: PyTorch's name of it.
+        env_id: The environment.
+        learner_options: The learner's options ``key=value``.
+        transforms: Tables of transforms.
+        env_options: Options of the environment.
+    """
+    from replaylab.envs.pixels.atari import is_atari
+
+    options = [f'device="{device}"', 'replay="device"']
+    if is_atari(env_id.rpartition(":")[2]) and env_options.setdefault("backend", "ale") == "ale":
+        if not any(option.startswith("envs=") for option in learner_options):
+            options.append(f"envs={GAMES}")
+        frames = env_options.get("frame_stack", 4)
+        if frames != 1 and not any(transform["type"] == "frame_stack" for transform in transforms):
+            transforms.append({"type": "frame_stack", "length": frames, "padding": "zero", "stacked_input": True})
+    return tuple(options)
 
 
 def _option(text: str, where: str) -> tuple[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from replaylab.arguments import unchanged_since
+
 
 def plain(value: Any) -> Any:
     """Return settings as JSON values: dataclasses by class name and fields, functions and classes by name.
@@ -33,7 +35,8 @@ def plain(value: Any) -> Any:
     name = f"{named.__module__}.{named.__qualname__}"
     if not is_dataclass(value) or isinstance(value, type):
         return name
-    return {"type": name, **{option.name: plain(getattr(value, option.name)) for option in fields(value)}}
+    options = {option: getattr(value, option.name) for option in fields(value)}
+    return {"type": name, **{o.name: plain(v) for o, v in options.items() if not unchanged_since(o, v)}}
 
 
 def canonical(value: Any) -> str:

@@ -308,6 +308,7 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     [
         ({"total_steps": None, "total_episodes": 5}, "the budget must be in steps"),
         ({"learner": QLearning(), "env": "FrozenLake-v1"}, "must learn from drawn batches alone"),
+        ({"learner": DQN(replay="device")}, '`replay` of the learner must be "host", but got "device"'),
         ({"make_replay": print}, "`make_replay` must be left out"),
         ({"measure_every": 10}, "`measure_every` must be left out"),
         ({"visits": True}, "`visits` must be left out"),

@@ -1,5 +1,6 @@
 """Pixels from the command line to the video: frames stored once, a convolutional double DQN, TensorBoard, rows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -8,6 +9,7 @@ from PIL import Image
 
 from replaylab.commands import main as cli
 from replaylab.commands import train as command
+from replaylab.learners.training.preflight import check_trainable
 from replaylab.study.catalog import find
 from replaylab.study.execution.worker.preflight import check_chunk
 from replaylab.study.plan import chunks as plan
@@ -78,3 +80,12 @@ def test_the_studies_of_pong_fit_the_game(name):
     spec = Spec.from_toml(find(name))
     for chunk in plan.plan(spec):
         check_chunk(chunk)
+
+
+def test_the_study_for_a_gpu_fits_the_game():
+    """On the processor, with fewer games and smaller batches."""
+    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+    for chunk in plan.plan(Spec.from_toml(find("pong-gpu")))[:2]:
+        configuration = chunk.configuration()
+        small = replace(configuration.learner, device="cpu", envs=2, batch_size=4)
+        check_trainable(replace(configuration, learner=small))

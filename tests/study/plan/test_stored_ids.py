@@ -30,6 +30,7 @@ FIRST_AND_LAST = {
         "Taxi-v4.q_learning.none.d019c85b2a1853f8",
         "FrozenLake-v1.ends_punished.loss-huber.uniform.f7eadb10c26b8136",
     ),
+    "pong-gpu": ("ALE-Pong-v5.dqn.uniform.fc6ab81437178933", "ALE-Pong-v5.dqn.prioritized.6de105df3976a3a2"),
     "pong-full": (
         "PongNoFrameskip-v4.dqn.uniform.81ce939bc25fa4fd",
         "PongNoFrameskip-v4.dqn.prioritized.93dcf516ce47f16b",

@@ -56,6 +56,8 @@ def _check(configuration: TrainingConfig, learner: Learner) -> None:
             "with actors the budget must be in steps, which all of them share, but got total_episodes="
             f"{configuration.total_episodes}; give total_steps"
         )
+    if getattr(learner, "replay", "host") == "device":
+        raise ConfigError('with actors `replay` of the learner must be "host", but got "device"; leave it out')
     if learner.online or not learner.batch_size:
         raise ConfigError(f"with actors `learner` must learn from drawn batches alone, but got {name}; take DQN")
     if not isinstance(configuration.sampler, Sampler):

@@ -1,8 +1,7 @@
 """The learner: one set of agents, how far training is, and what it may do next."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -119,7 +118,7 @@ class LearnerRun:
 
     def learn(self) -> None:
         """Do the update that is due, at the step that it is due at."""
-        with self._at(self.due):
+        with self.clock.at(self.due):
             self.agents.set_progress(self.progress)
             try:
                 batch = self.replay.sample(self.learner.batch_size, progress=self.progress)
@@ -135,7 +134,7 @@ class LearnerRun:
 
     def evaluate(self, due: int) -> None:
         """Evaluate greedily, if that is due at so many steps; actors with several environments may store a few more."""
-        with self._at(due):
+        with self.clock.at(due):
             self.hooks.evaluations.evaluate(self)
 
     def weights(self) -> Published:
@@ -165,13 +164,3 @@ class LearnerRun:
         self.until = int(state["until"])
         self.hooks.restore(state["hooks"])
         self.recorder.restore_rows(self.seeds, state["rows"])
-
-    @contextmanager
-    def _at(self, steps: int) -> Iterator[None]:
-        """Let what is done within count as done after so many steps, of which more may be stored."""
-        now = self.clock.state()
-        self.clock.restore({"steps": np.array(steps), "now": np.array([steps])})
-        try:
-            yield
-        finally:
-            self.clock.restore(now)

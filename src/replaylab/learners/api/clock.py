@@ -1,5 +1,7 @@
 """Progress of a run in environment steps, or in episodes, like its budget."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -29,11 +31,12 @@ class Clock:
         self.now = np.zeros(replicas, np.int64)
         self._moved = np.ones(replicas, np.bool_)
 
-    def step(self) -> None:
-        """Begin a step of every replica."""
-        self.steps += 1
+    def step(self, envs: int = 1) -> None:
+        """Begin a step of every replica, in so many environments of each; steps beyond the budget are not counted."""
+        self.steps += envs
         if self.unit == "steps":
-            self.now += 1
+            self.steps = min(self.steps, self.total)
+            self.now[:] = self.steps
 
     def end(self, ended: npt.NDArray[np.bool_]) -> None:
         """Count the episodes that ended with this step, bool (R,)."""
@@ -63,6 +66,16 @@ class Clock:
             return np.zeros(len(self.now), np.bool_)
         due: npt.NDArray[np.bool_] = self._moved & ((self.now % every == 0) | (self.now == self.total))
         return due
+
+    @contextmanager
+    def at(self, steps: int) -> Iterator[None]:
+        """Context manager: what is done within counts as done after so many steps, of which there may be more."""
+        now = self.state()
+        self.restore({"steps": np.array(steps), "now": np.full_like(self.now, steps)})
+        try:
+            yield
+        finally:
+            self.restore(now)
 
     def state(self) -> dict[str, npt.NDArray[np.int64]]:
         """Return the counts."""

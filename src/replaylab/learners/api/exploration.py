@@ -21,11 +21,12 @@ CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <=
 class EpsilonGreedy:
     """Picks the best action, or with probability ε any action; ties are broken uniformly at random.
 
-    Every step takes two numbers from each replica's stream, whether it explores or not; so what a replica
+    Every step takes two numbers from each environment's stream, whether it explores or not; so what a replica
     draws at its t-th step depends on its seed alone.
 
     Args:
         seeds: One for each replica, of which its `Stream.EXPLORATION` is used.
+        envs: E, environments of each replica, each with its own stream.
 
     Attributes:
         choices: How many of the actions, the first ones, it explores; None: all of them.
@@ -34,13 +35,14 @@ class EpsilonGreedy:
     BLOCK = 1024
     """Steps drawn ahead at once; the numbers do not depend on it."""
 
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self._generators = [generator(seed, Stream.EXPLORATION) for seed in seeds]
+    def __init__(self, seeds: Sequence[int], envs: int = 1) -> None:
+        further = [(env,) if env else () for env in range(envs)]
+        self._generators = [generator(seed, Stream.EXPLORATION, *env) for seed in seeds for env in further]
         self._next = self.BLOCK
         self.choices: int | None = None
 
     def __call__(self, q: npt.NDArray[np.floating[Any]], epsilon: float | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return actions int64 (R,) for action values (R, A) and ε, a number or (R,)."""
+        """Return actions int64 (R·E,) for action values (R·E, A) and ε, a number or (R·E,)."""
         if self._next == self.BLOCK:
             self._draw()
         explore, pick = self._draws[self._next].T
@@ -87,26 +89,31 @@ class EpsilonGreedyAgents(ABC):
         epsilon: The learner's: a number or a schedule over training progress.
         actions: The action space, of A actions counted from its start.
         seeds: One for each replica.
+        envs: E, environments in which each replica explores.
 
     Attributes:
         epsilon: Chance of a random action now, a number or float (R,).
         first_action: The number of the first of the A actions.
     """
 
-    def __init__(self, epsilon: float | Schedule, actions: spaces.Discrete, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, epsilon: float | Schedule, actions: spaces.Discrete, seeds: Sequence[int], envs: int = 1
+    ) -> None:
         self._schedule = as_schedule(epsilon)
         self.epsilon: float | npt.NDArray[np.floating[Any]] = self._schedule(0.0)
         self.first_action, self._dtype = int(actions.start), actions.dtype
-        self._explore = EpsilonGreedy(seeds)
+        self._explore = EpsilonGreedy(seeds, envs)
 
     @abstractmethod
     def q_values(self, obs: Obs) -> npt.NDArray[np.floating[Any]]:
         """Return Q(s, ·), float (R, N, A), for observations (R, N, ...)."""
 
     def act(self, obs: Obs, explore: bool) -> npt.NDArray[np.integer[Any]]:
-        """Return the best actions (R, N), the first of equal ones; with exploration (N = 1) ε-greedy actions."""
+        """Return the best actions (R, N), the first of equal ones; with exploration (N = E) ε-greedy actions."""
         q = self.q_values(obs)
-        index = self._explore(q[:, 0], self.epsilon)[:, None] if explore else q.argmax(-1)
+        index = (
+            self._explore(q.reshape(-1, q.shape[-1]), self.epsilon).reshape(q.shape[:2]) if explore else q.argmax(-1)
+        )
         actions: npt.NDArray[np.integer[Any]] = (index + self.first_action).astype(self._dtype, copy=False)
         return actions
 

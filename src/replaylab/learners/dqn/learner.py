@@ -64,6 +64,12 @@ class DQN(DQNSettings):
         pixel_network: For pixels "nature" (three convolutions below 512 units) or "data_efficient" (two of 5 × 5 with
             stride 5 and 32 and 64 filters, below 256 units), whose update costs a third.
         optimizer: `Adam`, `RMSprop` or `SGD`.
+        replay: "host": a `ReplayBuffer`. "device": a `replaylab.torch.DeviceReplay` on `device`; steps, draws and
+            updates stay there, and on a GPU an update with its draw is one CUDA graph. Such a run has one seed.
+        envs: E, environments that a learner with ``replay="device"`` steps together, each with its own exploration;
+            `total_steps`, `learning_starts` and `train_period` count the steps of all.
+        precision: Of PyTorch's networks: "float32"; "tf32", products of float32 by TF32; or "bfloat16", by autocast.
+            Parameters and TD errors are float32.
     """
 
     online: ClassVar[bool] = False
@@ -85,7 +91,7 @@ class DQN(DQNSettings):
             layers = board_layers(self.filters, self.hidden, observation_space)
         elif self.module is None and are_pixels(observation_space):
             layers = pixel_layers(self.pixel_network, observation_space)
-        if self.module is None and self.device == "cpu":
+        if self.on_core:
             return PerceptronAgents(self, observation_space, layers, action_space, seeds)
         from replaylab.learners.dqn.modules import module_agents  # PyTorch, only now that it is needed
 

@@ -31,13 +31,13 @@ from replaylab.learners.api.protocols import Obs, Probe, State, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 from replaylab.learners.dqn.layers import ImageLayers
 from replaylab.learners.dqn.networks import ConvolutionalNetwork, Perceptron
-from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
 from replaylab.learners.dqn.settings import DQNSettings
+from replaylab.learners.dqn.torch_parts import products_in, torch_optimizer, usable_device
 from replaylab.replay import Batch, as_schedule
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """One replica's rows of a batch, (B, ...) each, on the device."""
 
     obs: Tensor
@@ -67,10 +67,10 @@ class ModuleAgents(EpsilonGreedyAgents):
         actions: spaces.Discrete,
         seeds: Sequence[int],
     ) -> None:
-        super().__init__(learner.epsilon, actions, seeds)
+        super().__init__(learner.epsilon, actions, seeds, learner.envs)
         self.device = usable_device(learner.device)
         self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
-        self.learners = [_ModuleLearner(learner, make(seed).to(self.device), seed) for seed in seeds]
+        self.learners = [ModuleLearner(learner, make(seed).to(self.device), seed) for seed in seeds]
         self._learning_rate = as_schedule(learner.learning_rate)
         self.updates = 0
 
@@ -79,7 +79,7 @@ class ModuleAgents(EpsilonGreedyAgents):
         super().set_progress(progress)
         rates = np.broadcast_to(at(self._learning_rate, progress), len(self.learners))
         for learner, rate in zip(self.learners, rates.tolist(), strict=True):
-            learner.optimizer.param_groups[0]["lr"] = rate
+            learner.set_rate(rate)
 
     def q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
         """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""
@@ -137,9 +137,10 @@ class ModuleAgents(EpsilonGreedyAgents):
     def _values(self, networks: Sequence[nn.Module], obs: Obs) -> npt.NDArray[np.float32]:
         x = self._tensor(self._inputs(obs))
         with torch.no_grad():
-            return np.stack([network(x[r]).numpy(force=True) for r, network in enumerate(networks)])
+            learned = zip(self.learners, networks, x, strict=True)
+            return np.stack([learner.values(network, rows).numpy(force=True) for learner, network, rows in learned])
 
-    def _rows(self, batch: Batch) -> list[_Rows]:
+    def _rows(self, batch: Batch) -> list[Rows]:
         """Return a batch (R, B, ...) as a list of each replica's rows."""
         action = self.index_of(batch.action).astype(np.int64, copy=False)
         obs, next_obs, discount = (
@@ -148,14 +149,20 @@ class ModuleAgents(EpsilonGreedyAgents):
             bootstrap_discount(batch, self._gamma),
         )
         columns = map(self._tensor, (obs, action, batch.reward, next_obs, discount, batch.weight))
-        return [_Rows(*rows) for rows in zip(*columns, strict=True)]
+        return [Rows(*rows) for rows in zip(*columns, strict=True)]
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, non_blocking=True)
 
 
-class _ModuleLearner:
-    """One replica: a network, its target network and its optimizer."""
+class ModuleLearner:
+    """One replica: a network, its target network and its optimizer.
+
+    Args:
+        settings: The learner.
+        online: The network, on its device.
+        seed: Of a custom module's random numbers.
+    """
 
     def __init__(self, settings: DQNSettings, online: nn.Module, seed: int) -> None:
         self.settings, self.online = settings, online
@@ -166,20 +173,45 @@ class _ModuleLearner:
         self.target = copy.deepcopy(online).requires_grad_(False)
         self.optimizer, self._averages = torch_optimizer(settings, online)
 
-    def update(self, count: int, rows: _Rows) -> Tensor:
+    def update(self, count: int, rows: Rows) -> Tensor:
         """Do the `count`-th update, and return δ, ℓ'(δ) and Q(s, a), (3, B)."""
-        settings = self.settings
-        td_error, slope, q = self._errors(count, rows)
-        self.optimizer.zero_grad()
-        torch.autograd.backward(q, -rows.weight * slope / len(q))
-        if settings.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.online.parameters(), settings.max_grad_norm)
+        result = self.learn(count, rows)
+        self.move_target(count)
+        return result
+
+    def learn(self, count: int, rows: Rows) -> Tensor:
+        """Do the `count`-th update of the online network, and return δ, ℓ'(δ) and Q(s, a), (3, B).
+
+        All it does on the device is the same for each `count`, unless the module is custom.
+        """
+        with products_in(self.settings.precision):
+            td_error, slope, q = self._errors(count, rows)
+            self.optimizer.zero_grad()
+            torch.autograd.backward(q, -rows.weight * slope / len(q))
+        if self.settings.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.online.parameters(), self.settings.max_grad_norm)
         self.optimizer.step()
-        if count % settings.target_period == 0:
-            self._move_target()
         return torch.stack([td_error, slope, q.detach()])
 
-    def probe(self, count: int, rows: _Rows) -> tuple[Tensor, Tensor, Tensor]:
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate."""
+        group = self.optimizer.param_groups[0]
+        if isinstance(group["lr"], Tensor):  # whose address CUDA graphs know
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+    def values(self, network: nn.Module, x: Tensor) -> Tensor:
+        """Return a network's Q(s, ·) (B, A) in float32, or in the dtype of a custom module."""
+        if self.settings.precision != "bfloat16":
+            with products_in(self.settings.precision):
+                q: Tensor = network(x)
+                return q
+        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):  # a cache would outlive a CUDA graph
+            q = network(x)
+        return q.float()
+
+    def probe(self, count: int, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Return δ (B,), the gradient (P,) and Q(s, a) (B,) that the `count`-th update would have."""
         still = copy.copy(self)
         still.online, still.target = copy.deepcopy(self.online), copy.deepcopy(self.target)
@@ -189,17 +221,17 @@ class _ModuleLearner:
         gradient = torch.autograd.grad(q, parameters, seed, allow_unused=True, materialize_grads=True)
         return td_error, torch.cat([part.ravel() for part in gradient]), q
 
-    def _errors(self, count: int, rows: _Rows) -> tuple[Tensor, Tensor, Tensor]:
+    def _errors(self, count: int, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Return δ, ℓ'(δ), and Q(s, a) with its graph, each (B,)."""
         settings = self.settings
         with torch.no_grad():
-            q_next = self.target(rows.next_obs)
-            best = (self.online(rows.next_obs) if settings.double else q_next).argmax(1, keepdim=True)
+            q_next = self.values(self.target, rows.next_obs)
+            best = (self.values(self.online, rows.next_obs) if settings.double else q_next).argmax(1, keepdim=True)
             y = rows.reward + rows.discount * q_next.gather(1, best).squeeze(1)
             if settings.target_range is not None:
                 y = y.clamp(*settings.target_range)
         with self._training(count, rows.obs.device):
-            q = self.online(rows.obs).gather(1, rows.action.unsqueeze(1)).squeeze(1)
+            q = self.values(self.online, rows.obs).gather(1, rows.action.unsqueeze(1)).squeeze(1)
         td_error = y - q.detach()
         slope = td_error.clamp(-1.0, 1.0) if settings.loss == "huber" else td_error
         return td_error, slope, q
@@ -223,8 +255,10 @@ class _ModuleLearner:
                 self.online.eval()
 
     @torch.no_grad()
-    def _move_target(self) -> None:
-        """Move the target network, θ⁻ ← θ⁻ + τ·(θ − θ⁻), and copy the buffers."""
+    def move_target(self, count: int) -> None:
+        """If it is due after `count` updates, move the target network, θ⁻ ← θ⁻ + τ·(θ − θ⁻), and copy the buffers."""
+        if count % self.settings.target_period:
+            return
         tau = self.settings.tau
         for old, new in zip(self.target.parameters(), self.online.parameters(), strict=True):  # shared ones once
             old.lerp_(new, tau) if tau < 1.0 else old.copy_(new)
@@ -232,6 +266,7 @@ class _ModuleLearner:
             old_buffer.copy_(new_buffer)
 
     def state(self) -> dict[str, Tensor]:
+        """Return the networks' parameters and the optimizer's averages."""
         networks = {"online": self.online, "target": self.target}
         state = {f"{name}.{key}": value for name, net in networks.items() for key, value in net.state_dict().items()}
         for key, parameter in self.online.named_parameters():
@@ -243,41 +278,13 @@ class _ModuleLearner:
 
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
         for name, net in (("online", self.online), ("target", self.target)):
             net.load_state_dict({key: state[f"{name}.{key}"] for key in net.state_dict()})
         for key, parameter in self.online.named_parameters():
             averages = {n: torch.empty_like(parameter).copy_(state[f"{n}.{key}"]) for n in self._averages}
             steps = torch.tensor(float(state[f"step.{key}"]), device=parameter.device)
             self.optimizer.state[parameter] = {"step": steps, **averages}
-
-
-def torch_optimizer(settings: DQNSettings, network: nn.Module) -> tuple[torch.optim.Optimizer, tuple[str, ...]]:
-    """Return PyTorch's optimizer for a network, and the names of its averages of each parameter."""
-    chosen, rate, parameters = settings.optimizer, as_schedule(settings.learning_rate)(0.0), network.parameters()
-    if isinstance(chosen, RMSprop):
-        rmsprop = torch.optim.RMSprop(parameters, rate, chosen.decay, chosen.epsilon, centered=chosen.centered)
-        return rmsprop, ("square_avg", "grad_avg") if chosen.centered else ("square_avg",)
-    if isinstance(chosen, SGD):
-        sgd = torch.optim.SGD(parameters, rate, momentum=chosen.momentum)
-        return sgd, ("momentum_buffer",) if chosen.momentum else ()
-    assert isinstance(chosen, Adam)
-    betas = (chosen.beta1, chosen.beta2)
-    return torch.optim.Adam(parameters, rate, betas, chosen.epsilon, fused=True), ("exp_avg", "exp_avg_sq")
-
-
-def usable_device(name: str) -> torch.device:
-    """Return the device of this name.
-
-    Raises:
-        ConfigError: PyTorch has no such device, or it is not available.
-    """
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        rule = '`device` of DQN must be one that PyTorch can use here, such as "cpu"'
-        raise ConfigError(f"{rule}, but got {name!r}: {error}") from error
-    return device
 
 
 def module_agents(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from replaylab.arguments import (
     FRACTION,
@@ -16,6 +16,7 @@ from replaylab.arguments import (
     function,
     number,
     one_of,
+    option,
     optional,
     text,
     tuple_of,
@@ -27,6 +28,9 @@ from replaylab.learners.api.protocols import Loss
 from replaylab.learners.dqn.layers import PixelNetworkName
 from replaylab.learners.dqn.optimizers import Adam, Optimizer
 from replaylab.replay import Linear, Schedule, scheduled
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+"""In which products of PyTorch's networks are computed."""
 
 MODULE = function("(observation space, number of actions)")
 
@@ -77,6 +81,9 @@ class DQNSettings:
     filters: int = 0
     pixel_network: PixelNetworkName = "nature"
     optimizer: Optimizer = Adam()  # noqa: RUF009 - frozen
+    replay: Literal["host", "device"] = option(one_of("host", "device"), "host", later=True)
+    envs: int = option(whole(), 1, later=True)
+    precision: Precision = option(one_of(*get_args(Precision)), "float32", later=True)
 
     def __post_init__(self) -> None:
         counts = ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps")
@@ -92,8 +99,20 @@ class DQNSettings:
         )
         check(self, learning_rate=_learning_rate, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
         check(self, max_grad_norm=optional(POSITIVE_FLOAT32), target_range=optional(_range))
+        if self.envs > 1 and self.replay == "host":
+            raise ConfigError(f'`envs` of DQN must be 1 unless `replay` is "device", but got {self.envs}')
+        if self.precision != "float32" and self.on_core:
+            raise ConfigError(
+                f'`precision` of DQN must be "float32" where the compiled core computes the network, but got '
+                f"{self.precision!r}; set `device`"
+            )
         if self.dueling and (self.module is not None or not self.hidden):
             why = "`hidden` is empty" if self.module is None else "`module` is given"
             raise ConfigError(f"`dueling` of DQN must be False where {why}, but got True")
         if self.filters and self.module is not None:
             raise ConfigError(f"`filters` of DQN must be 0 where `module` is given, but got {self.filters}")
+
+    @property
+    def on_core(self) -> bool:
+        """Whether the compiled core computes the networks."""
+        return self.module is None and self.device == "cpu" and self.replay == "host"

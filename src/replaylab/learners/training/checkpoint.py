@@ -10,6 +10,7 @@ So if the process is killed at any moment, the previous checkpoint or the new on
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,13 +69,16 @@ def save(folder: str | os.PathLike[str], run: Run) -> None:
         )
 
 
-def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: HookList) -> Run:
+def load(
+    folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: HookList, make: Callable[..., Any] = Run
+) -> Any:
     """Return the run that `save` wrote, and restore the states of the hooks.
 
     Args:
         folder: The folder passed to `save`.
         configuration: The configuration of the saved run.
         hooks: New hooks of the same kinds as when the run began.
+        make: Makes the run, as `loop_of` says.
 
     Raises:
         SnapshotError: The folder has no complete run, or that of another configuration.
@@ -91,7 +95,7 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
     with reading(path, "run"):
         state = nest(manifest.arrays("state"), "/")
         _check_seeds(path, manifest["seeds"], state["recorder"]["places"], state["rows"]["seed"], hooks)
-    run = Run(configuration, manifest["seeds"], hooks)
+    run = make(configuration, manifest["seeds"], hooks)
     replay = require(run.replay, RestorableReplay, "`resume`")
     replay.restore(path / manifest["buffer"], continue_episodes=True)
     with reading(path, "run"):

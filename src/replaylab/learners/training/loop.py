@@ -1,6 +1,8 @@
 """The training loop: one turn of it."""
 
-from typing import cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
 from replaylab.errors import EmptyBufferError
 from replaylab.learners.api.answers import actions_of, feed_back, updated
@@ -12,9 +14,35 @@ from replaylab.learners.api.protocols import (
     reducible_loss,
     target_values,
 )
+from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import Run
 from replaylab.replay import Batch
 from replaylab.trees import map_leaves
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A kind of training loop.
+
+    Attributes:
+        make: Returns a run of a configuration, seeds and hooks.
+        turn: Takes one step in every environment, and learns.
+        lacks: Arguments of `HookList` by which it refuses hooks.
+    """
+
+    make: Callable[..., Any]
+    turn: Callable[[Any], None]
+    lacks: Mapping[str, Any]
+
+
+def loop_of(configuration: TrainingConfig) -> Loop:
+    """Return the loop that a configuration's learner asks for by its setting `replay`."""
+    if getattr(configuration.driven_learner, "replay", "host") == "device":
+        from replaylab.learners.training.on_device.checks import LACKS, LOOP
+        from replaylab.learners.training.on_device.run import DeviceRun  # PyTorch, only now that it is needed
+
+        return Loop(DeviceRun, DeviceRun.turn, {"loop": LOOP, "lacks": LACKS})
+    return Loop(Run, turn, {})
 
 
 def turn(run: Run) -> None:

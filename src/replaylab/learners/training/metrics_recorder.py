@@ -48,7 +48,7 @@ class MetricsRecorder(Hook):
     Attributes:
         newest: Ids of the newest steps, (R,).
         latest: The newest update, and the batch it was made from.
-        numbers: Returns what is logged of learning; a run of an algorithm with its own loop sets its model's.
+        numbers: Returns what is logged of learning; a run whose updates are elsewhere sets another function.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class MetricsRecorder(Hook):
         self.recent = np.full((count, 2, RECENT), np.nan)
         self.updates = self.replayed = 0
         self.latest: tuple[Update, Batch] | None = None
-        self.numbers: Callable[[TrainingRun], Mapping[str, npt.ArrayLike]] = self._of_learning
+        self.numbers: Callable[[TrainingRun], Mapping[str, npt.ArrayLike]] = self.of_learning
         self.replicas = count
         self.notified = np.zeros(count, np.int64)  # like `looked`, of the listeners' means over episodes
         self._diverged = set[int]()
@@ -108,9 +108,13 @@ class MetricsRecorder(Hook):
 
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
         """Record one update from a batch."""
-        self.updates += 1
-        self.replayed += batch.id.shape[1]
+        self.count_update(batch.id.shape[1])
         self.latest = (update, batch)
+
+    def count_update(self, rows: int) -> None:
+        """Record one update from a batch of so many rows."""
+        self.updates += 1
+        self.replayed += rows
 
     def after_learning(self, run: TrainingRun) -> None:
         """Report `numbers` of the replicas for which they are due."""
@@ -122,7 +126,7 @@ class MetricsRecorder(Hook):
         self.looked = passed
         self.report(clock, self.numbers(run), due)
 
-    def _of_learning(self, run: TrainingRun) -> dict[str, npt.ArrayLike]:
+    def of_learning(self, run: TrainingRun) -> dict[str, npt.ArrayLike]:
         """Return the exploration metrics and those of the newest update."""
         newest = {} if self.latest is None else _of_update(*self.latest, self.newest)
         counts = {"train/updates": self.updates, "replay/transitions_replayed": self.replayed}

@@ -8,8 +8,8 @@ from replaylab.learners.api.protocols import Learner
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training.algorithm_run import train_algorithm
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.loop import turn
-from replaylab.learners.training.state import SEVERAL_IN_EPISODES, Run
+from replaylab.learners.training.loop import loop_of
+from replaylab.learners.training.state import SEVERAL_IN_EPISODES
 
 MOST_STEPS = 1_000
 """Largest number of steps stored for a trial."""
@@ -36,20 +36,22 @@ def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None
         return
     learner = _early(configuration.driven_learner)
     steps = max(learner.learning_starts, 1) if learner is not configuration.learner else 1
+    envs = getattr(learner, "envs", 1)
     trial: dict[str, Any] = {
         "learner": learner,
-        "total_steps": steps + 1,
+        "total_steps": steps + envs,
         "total_episodes": None,
         "log_every": 1,
         "eval_every": None,
     }
-    run = Run(replace(configuration, **trial), [0])
+    loop = loop_of(configuration)
+    run = loop.make(replace(configuration, **trial), [0])
     try:
         run.begin()
         if configuration.total_episodes is not None and replicas > 1:
             env_state.check(run.env, configuration.env_id, SEVERAL_IN_EPISODES)
-        for _ in range(steps):
-            turn(run)
+        for _ in range(-(-steps // envs)):
+            loop.turn(run)
     finally:
         run.env.close()
 

@@ -15,8 +15,7 @@ from replaylab.learners.training.algorithm_run import train_algorithm
 from replaylab.learners.training.budget import warn_of_budget
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.hooks import HookList
-from replaylab.learners.training.loop import turn
-from replaylab.learners.training.state import Run
+from replaylab.learners.training.loop import loop_of
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
@@ -51,6 +50,7 @@ def train(
     A replica that has finished its episodes is removed; the others continue in smaller arrays, which costs one copy.
 
     An algorithm with its own loop (`SB3`) is trained by that loop, seed after seed.
+    ``DQN(replay="device")`` takes one seed, whose E environments are stepped together.
 
     Args:
         configuration: What is trained and recorded.
@@ -81,18 +81,23 @@ def train(
             raise ConfigError(f"`resume` must be None with {name}, of whose runs no checkpoints are kept; train again")
         warn_of_budget(configuration)
         return train_algorithm(configuration, seeds, hooks)
-    attached = HookList(configuration, seeds, hooks)
-    run = Run(configuration, seeds, attached) if resume is None else checkpoint.load(resume, configuration, attached)
+    loop = loop_of(configuration)
+    attached = HookList(configuration, seeds, hooks, **loop.lacks)
+    if resume is None:
+        run = loop.make(configuration, seeds, attached)
+    else:
+        run = checkpoint.load(resume, configuration, attached, loop.make)
     try:
         run.begin()
         warn_of_budget(configuration)  # not of what is refused
         while True:
-            turn(run)
+            loop.turn(run)
             over = run.clock.over
             if over.any():
                 run.hooks.emit("on_end", run, over)
                 if over.all():
-                    return run.recorder.table()
+                    metrics: Metrics = run.recorder.table()
+                    return metrics
                 larger, run = run, run.part(~over)
                 larger.env.close()
     finally:

@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from replaylab import replay
+from replaylab.arguments import unchanged_since
 from replaylab.errors import ConfigError, SpecError
 from replaylab.extras import needs
 from replaylab.learners.dqn.optimizers import Optimizer
@@ -289,6 +290,8 @@ def _plain(part: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
+        if unchanged_since(field, value):
+            continue
         plain[field.name] = (
             [_plain_value(element) for element in value] if isinstance(value, tuple) else _plain_value(value)
         )

@@ -1,0 +1,53 @@
+"""Work on a GPU as CUDA graphs."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+EAGER_CALLS = 3
+"""So many calls run operation by operation: libraries allocate their workspaces, optimizers their averages, and Triton
+compiles its kernels. Nothing of this may happen in a capture."""
+
+
+class Captured(Generic[T]):
+    """A function without arguments whose work on a GPU is captured in a CUDA graph, after three calls without.
+
+    All that changes from call to call must be in tensors that stay where they are. The function must not wait for the
+    device, and its Python code is not run again. The results of a graph are overwritten by the next call.
+
+    Args:
+        function: What to call.
+        device: Where it works; on any but a GPU it is called each time.
+    """
+
+    def __init__(self, function: Callable[[], T], device: torch.device) -> None:
+        self._function, self._device = function, device
+        self._calls, self._graph = 0, None if device.type != "cuda" else torch.cuda.CUDAGraph()
+        self._results: T
+
+    def __call__(self) -> T:
+        """Do it, and return the function's results."""
+        if self._graph is None:
+            return self._function()
+        self._calls += 1
+        with torch.cuda.device(self._device):
+            if self._calls <= EAGER_CALLS:
+                return self._beside()
+            if self._calls == EAGER_CALLS + 1:
+                with torch.cuda.graph(self._graph):
+                    self._results = self._function()
+            self._graph.replay()
+        return self._results
+
+    def _beside(self) -> T:
+        """Call the function on another stream, as a capture does: gradients remember the stream of the first call."""
+        beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        current = torch.cuda.current_stream()
+        beside.wait_stream(current)
+        with torch.cuda.stream(beside):
+            results = self._function()
+        current.wait_stream(beside)
+        return results
