@@ -13,7 +13,7 @@ FLAG = Field((), bool)
 FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
 SAMPLERS = (
     Prioritized(0.6, 0.4),
-    Prioritized(1.0, 0.4, stratified=False, new_steps="largest_ever"),
+    Prioritized(1.0, 0.4, stratified=False, new_steps="largest_ever", normalize="none"),
     ReLo(0.3, 0.4),
     LAP(0.4),
     Uniform(),

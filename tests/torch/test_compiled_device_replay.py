@@ -154,6 +154,7 @@ def test_operators_are_declared_as_they_are():
         "random_targets": (*numbers, ring.head, 5, True, False),
         "draw_leaves": (tree.sums, tree.starts, *numbers, ring.head, ring.tail, 5, CAPACITY, True, True, False),
         "update_leaves": (*changed, ring.head, ring.tail, ids, values[0][0], 0, 2**40, CAPACITY, False),
+        "weigh_leaves": (ids + 1, ring.head, ring.head, draws.scheduled, True, True, False),
         "store_leaves": (tree.sums, tree.peaks, tree.starts, draws.largest_ever, ids[1:], CAPACITY, False, False),
         "store_steps": (*stored, *rows, torch.ones(2, dtype=torch.uint8), rows[0], 2, ring.sides),
         "follow_steps": (ring.flags, ring.side, ring.rest, ring.head, ids, assembly.powers, 0, 2, False),

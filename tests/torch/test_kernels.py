@@ -52,6 +52,10 @@ def test_kernels_compile(target):
         kernels.write_kernel: (6 * (POINTER,) + (SCALAR,), {"DEPTH": 4, "LAST": True}),
         kernels.peak_kernel: (3 * (POINTER,) + 3 * (SCALAR,), {"LEVEL": 2}),
         kernels.probe_kernel: (("*fp64",), {}),
+        kernels.weigh_kernel: (
+            (*4 * (POINTER,), "*fp64", "*fp64", "*fp32", SCALAR),
+            {"WEIGHTED": True, "BY_BATCH": True},
+        ),
         row_kernels.follow_kernel: (
             ("*u8", "*i32", "*i32", POINTER, POINTER, "*fp64", POINTER, POINTER, "*fp32", "*fp32", "*u8", POINTER)
             + 5 * (SCALAR,),

@@ -138,6 +138,28 @@ def draw_kernel(
 
 
 @triton.jit
+def weigh_kernel(
+    leaves, live_at, least_at, size_at, beta_at, probabilities, weights, rows,
+    WEIGHTED: tl.constexpr, BY_BATCH: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """See `leaf_operators.weigh_leaves`; `least_at` has the smallest leaf of the batch."""
+    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = row < rows
+    leaf = tl.load(leaves + row, mask=inside, other=1)
+    live = tl.load(live_at).to(tl.float64)
+    tl.store(probabilities + row, leaf.to(tl.float64) / live, mask=inside)
+    weight = tl.full((SIZE,), 1.0, tl.float64)
+    if WEIGHTED:
+        if BY_BATCH:
+            largest = tl.maximum(tl.load(least_at), 1).to(tl.float64)
+        else:
+            largest = live / tl.load(size_at).to(tl.float64)
+        beta = tl.zeros((SIZE,), tl.float64) + tl.load(beta_at)
+        weight = power(largest / tl.maximum(leaf, 1).to(tl.float64), beta)
+    tl.store(weights + row, weight.to(tl.float32), mask=inside)
+
+
+@triton.jit
 def feedback_kernel(
     tickets, updates, largest_ever, numbers, head_at, tail_at, ids, values, slots, leaves, counts, n, capacity, most,
     KIND: tl.constexpr, SIZE: tl.constexpr,
@@ -270,6 +292,23 @@ def draw(
     )
     draws.add_(1)
     return ids, leaves, live
+
+
+def weigh(
+    leaves: Tensor, live: Tensor, size: Tensor, beta: Tensor, weighted: bool, by_batch: bool
+) -> tuple[Tensor, Tensor]:
+    """See `leaf_operators.weigh_leaves`."""
+    rows, least = len(leaves), live
+    if weighted and by_batch:
+        least = leaves.amin()
+    probabilities, weights = (
+        torch.empty(rows, dtype=kind, device=leaves.device) for kind in (beta.dtype, torch.float32)
+    )
+    weigh_kernel[_grid(rows)](
+        *(leaves, live, least, size, beta, probabilities, weights, rows),
+        **{"WEIGHTED": weighted, "BY_BATCH": by_batch, "SIZE": BLOCK, **OPTIONS},
+    )
+    return probabilities, weights
 
 
 def update(

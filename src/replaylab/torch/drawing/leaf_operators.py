@@ -7,6 +7,7 @@ from torch import Tensor
 
 from replaylab.torch.drawing.fixed_point import ONE, leaves_of
 from replaylab.torch.drawing.philox import random_targets
+from replaylab.torch.drawing.power import power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, find_leaves, levels, sum_before, write_leaves
 from replaylab.torch.operators import operator
 
@@ -70,6 +71,37 @@ def draw_leaves(
     newest = head - 1
     slots = slots.clamp(max=capacity - 1)  # where nothing can be drawn
     return newest - (newest - slots) % capacity, leaves, live.clone()
+
+
+@operator(
+    "weigh_leaves(Tensor leaves, Tensor live, Tensor size, Tensor beta, bool weighted, bool by_batch, bool triton) -> "
+    "(Tensor, Tensor)"
+)
+def weigh_leaves(
+    leaves: Tensor, live: Tensor, size: Tensor, beta: Tensor, weighted: bool, by_batch: bool, triton: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the probabilities and float32 weights of drawn leaves, (B,) each.
+
+    Args:
+        leaves: int64 (B,).
+        live: The sum of the leaves of stored steps, ().
+        size: N, (); not read if `by_batch`.
+        beta: β, ().
+        weighted: Whether weights are (N·P)^−β; if not, they are 1.
+        by_batch: Whether they are divided by the largest one of the batch, which is that of the smallest leaf.
+        triton: Whether kernels of Triton run.
+    """
+    if triton:
+        weighed: tuple[Tensor, Tensor] = _kernels().weigh(leaves, live, size, beta, weighted, by_batch)
+        return weighed
+    real = beta.dtype
+    probability = leaves.to(real) / live
+    if not weighted:
+        return probability, torch.ones_like(leaves, dtype=torch.float32)
+    masses = leaves.clamp(min=1).to(real)
+    ratio = (masses.amin() if by_batch else live.to(real) / size) / masses
+    weight = power(ratio, beta) if real == torch.float64 else ratio.pow(beta)
+    return probability, weight.to(torch.float32)
 
 
 @operator(

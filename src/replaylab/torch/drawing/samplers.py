@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from replaylab.errors import ConfigError
 from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sampler, Uniform
 from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
-from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves
+from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves, weigh_leaves
 from replaylab.torch.drawing.philox import RandomStream, random_numbers
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, PriorityTree
 from replaylab.torch.rows.step_ring import StepRing
@@ -192,15 +192,10 @@ class ProportionalDraws(Draws):
         drawing = (stream.keys, stream.factors, stream.draws, ring.head, ring.tail)
         how = (rows, ring.capacity, getattr(self.sampler, "stratified", True), ring.sides is not None, self.triton)
         ids, leaves, live = draw_leaves(tree.sums, tree.starts, *drawing, *how)
-        return Drawn(ids, leaves.to(self.real) / live, self._weights(leaves, live))
-
-    def _weights(self, leaves: Tensor, live: Tensor) -> Tensor:
-        """Return (N·P)^−β over the largest of the batch, which is that of the smallest leaf."""
-        if not isinstance(self.sampler, Prioritized):
-            return torch.ones_like(leaves, dtype=torch.float32)
-        masses = leaves.clamp(min=1).to(self.real)
-        largest = live.to(self.real) / self.ring.size if self.sampler.normalize == "none" else masses.amin()
-        return (largest / masses).pow(self.scheduled).to(torch.float32)
+        weighted = isinstance(self.sampler, Prioritized)
+        by_batch = getattr(self.sampler, "normalize", "batch") != "none"
+        size = ring.head if by_batch else ring.size
+        return Drawn(ids, *weigh_leaves(leaves, live, size, self.scheduled, weighted, by_batch, self.triton))
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
         """Return leaf / Σ leaf."""
