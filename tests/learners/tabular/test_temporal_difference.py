@@ -237,9 +237,9 @@ def test_bad_settings_are_reported(settings, message):
         QLearning(**settings)
 
 
-def test_what_the_learners_have_in_common_is_no_learner():
-    with pytest.raises(TypeError, match="abstract"):
-        Tabular()
+def test_what_the_learners_have_in_common_has_no_target():
+    with pytest.raises(AttributeError, match="target"):
+        _ = Tabular().needs_next_action
 
 
 def test_spaces_that_do_not_fit_a_table_are_reported():
