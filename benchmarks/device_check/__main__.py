@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(1)  # of small tensors threads only wait for each other
     game = pong.Game(options.strategy, options.minutes)
     if small:
-        game = pong.Game(options.strategy, options.minutes / 60, 10_000, 8, 50, 2, 20)
+        game = pong.Game(options.strategy, options.minutes / 60, 10_000, 8, 64, 4, 1_000, 2, 20)
     parts: dict[str, Callable[[], None]] = {
         "kernels": lambda: kernels.run(figures, sizes),
         "peers": lambda: peers.run(figures, sizes, options.wheels),

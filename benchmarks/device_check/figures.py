@@ -78,6 +78,8 @@ class Figures:
         """Measure something whose failure does not stop the rest."""
         try:
             measure()
+        except ImportError as error:
+            self.skip(what, f"{error}".splitlines()[0])
         except Exception as error:  # of any kind, since it may come from a peer or a driver
             note = f"{type(error).__name__}: {error}".splitlines()[0]
             self.found.append(Figure(self.part, what, None, "", "", False, f"failed: {note}"))

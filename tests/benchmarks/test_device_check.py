@@ -1,5 +1,6 @@
 """`make device-check` runs from end to end on a CPU at small sizes, and says what it skipped and missed."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -56,6 +57,8 @@ def test_failures_and_missing_packages_are_named(monkeypatch, capsys):
     monkeypatch.setattr(pong, "find_spec", lambda name: None if name == "ale_py" else object())
     pong.run(figures, pong.Game("uniform", 1.0))
     assert "not installed: ale_py" in figures.skipped["pong: ALE/Pong-v5"]
+    figures.attempt("another package", lambda: importlib.import_module("no_such_package"))
+    assert figures.skipped["pong: another package"] == "No module named 'no_such_package'"
     figures.attempt("something", lambda: 1 / 0)
     assert figures.found[0].reached is False
     assert "failed: ZeroDivisionError" in capsys.readouterr().out
