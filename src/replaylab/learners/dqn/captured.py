@@ -1,5 +1,6 @@
 """Work on a GPU as CUDA graphs."""
 
+import warnings
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -47,7 +48,8 @@ class Captured(Generic[T]):
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         current = torch.cuda.current_stream()
         beside.wait_stream(current)
-        with torch.cuda.stream(beside):
+        with torch.cuda.stream(beside), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*constructed with capturable=True")  # optimizers, before the capture
             results = self._function()
         current.wait_stream(beside)
         return results

@@ -16,11 +16,12 @@ from replaylab.replay import as_schedule
 def torch_optimizer(settings: DQNSettings, network: nn.Module) -> tuple[torch.optim.Optimizer, tuple[str, ...]]:
     """Return PyTorch's optimizer for a network, and the names of its averages of each parameter.
 
-    On a GPU, for a replay on the device, it can be captured in CUDA graphs: its learning rate is a tensor.
+    On a GPU, for a replay on the device, it can be captured in CUDA graphs, unless the module is custom: its learning
+    rate is a tensor.
     """
     chosen, parameters = settings.optimizer, list(network.parameters())
     rate: Any = as_schedule(settings.learning_rate)(0.0)
-    captured = settings.replay == "device" and parameters[0].is_cuda
+    captured = settings.replay == "device" and settings.module is None and parameters[0].is_cuda
     if captured:
         rate = torch.tensor(rate, device=parameters[0].device)
     capturable: dict[str, Any] = {"capturable": True} if captured else {}
