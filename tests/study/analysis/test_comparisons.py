@@ -26,7 +26,7 @@ def answered(curves, found):
     results = comparisons.ComparisonResults(
         comparisons.levels(curves), comparisons.differences_of(curves, found.spec), []
     )
-    return headline.lines(results, found.spec)
+    return headline.difference_lines(results, found.spec)
 
 
 def made(tmp_path, gain, **changes):

@@ -145,9 +145,14 @@ def answers(study: ReportedStudy) -> list[str]:
         return contrast_lines(evaluate_contrasts(spec, lambda metric: comparisons.curves_of(rows, spec, metric)))
     curves = comparisons.curves_of(rows, spec, RETURN)
     results = ComparisonResults(comparisons.levels(curves), comparisons.differences_of(curves, spec), [])
+    return difference_lines(results, spec)
+
+
+def difference_lines(results: ComparisonResults, spec: Spec) -> list[str]:
+    """Return the answer of a study without contrasts, and its comparisons if they are few, as lines for a terminal."""
     line = of_differences(results, spec)
-    rows_of = [row(d, spec) for d in results.differences] if len(results.differences) <= MOST_ROWS else []
-    return [str(line), *(text for text in rows_of if text != line.evidence)] if line else []
+    rows = [row(d, spec) for d in results.differences] if len(results.differences) <= MOST_ROWS else []
+    return [str(line), *(text for text in rows if text != line.evidence)] if line else []
 
 
 def contrast_lines(evaluated: ContrastResults) -> list[str]:
