@@ -130,7 +130,7 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
             expected.append(delta(agents, *given))
         return add(**step)
 
-    monkeypatch.setattr("replaylab.learners.training.train.Run", Remembering)
+    monkeypatch.setattr("replaylab.learners.training.loop.Run", Remembering)
     run(learner, Prioritized(alpha=0.7, epsilon=0.01, beta=1.0), steps=150)
     assert made[0].agents.updates == 101
     mass = (np.abs(np.reshape(expected, (150, 3)).T) + 0.01) ** 0.7

@@ -122,7 +122,7 @@ def test_episodes_end_apart_and_each_has_its_own(seed):
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "replaylab/BitFlip-v0"])
 def test_without_a_table_nothing_is_trained(env_id, monkeypatch):
-    monkeypatch.setattr("replaylab.learners.training.train.turn", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("replaylab.learners.training.loop.turn", lambda *_: pytest.fail("trained"))
     with pytest.raises(ConfigError, match=r"`value_error` needs exact values, but .* has no transition table"):
         train(env_id, DQN(), Uniform(), [0], 2_000, value_error=True)
 
