@@ -62,16 +62,21 @@ def _batches(
                 requested += 1
             if drawer:
                 drawer.check()
+            # Without a variable: it would keep this batch in memory until the next one is asked for.
             if requests:
-                sent = requests[0].sent(deliver)
-                requests.popleft()
+                yield deliver.receive(_taken(requests, deliver))
             else:
-                sent = deliver.send(buffer.sample(batch_size, progress=progress_at(progress, k)()))
-            yield deliver.receive(sent)
+                yield deliver.receive(deliver.send(buffer.sample(batch_size, progress=progress_at(progress, k)())))
     finally:
         queue.close(buffer._parts.ahead)
         if drawer:
             drawer.leave()
+
+
+def _taken(requests: deque[Request], deliver: Delivery) -> Any:
+    sent = requests[0].sent(deliver)
+    requests.popleft()
+    return sent
 
 
 def progress_at(progress: Progress, k: int) -> Callable[[], float | None]:
