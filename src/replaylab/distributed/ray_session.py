@@ -110,9 +110,9 @@ class HeadWatch(Thread):
             failures += 1
             if self.dead or failures < 3 or monotonic() - answered_at < SECONDS_WITHOUT_HEAD:
                 continue  # this process may have been suspended, so that time alone proves nothing
-            self.dead = ray.is_initialized()
-            if self.dead:
+            if ray.is_initialized():
                 log.error("the head node of the Ray cluster, %s, does not answer", self.address)
+                self.dead = True  # after the log: whoever waits for it may read the log at once
 
 
 def ray_share(value: Any) -> float:
