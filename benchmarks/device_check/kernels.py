@@ -75,7 +75,7 @@ def _from_python(figures: Figures, sizes: Sizes) -> None:
         took = host_us(lambda replay=replay: replay.sample(rows), device, sizes.calls, sizes.blocks)
         target = "≤ 35 µs" if n_steps == 1 else ""
         name = f"prioritized sample of {rows:,} rows, n = {n_steps}, derived"
-        figures.add(f"{name}, until Python goes on", took, "µs", target, took <= 35 if target else None)
+        figures.add(f"{name}, until the call returns", took, "µs", target, took <= 35 if target else None)
         took = eager_us(lambda replay=replay: replay.sample(rows), device, sizes.calls, sizes.blocks)
         figures.add(f"{name}, called from Python", took, "µs")
         took = graph_us(lambda replay=replay: replay.sample(rows), device, sizes.calls, sizes.blocks)

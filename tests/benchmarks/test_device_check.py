@@ -18,7 +18,7 @@ from benchmarks.device_check.sizes import SMALL, steps
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 ONE_EACH = {
-    "kernels": ("index_select", "prioritized draw + gather", "update of", "add of", "until Python goes on"),
+    "kernels": ("index_select", "prioritized draw + gather", "update of", "add of", "until the call returns"),
     "peers": ("torchrl uniform", "FastTD3's buffer", "ManiSkill's buffer", "memory of Prioritized", "cumsum"),
     "host": ("sample(32).torch", "prefetch=2", "in a graph, faster by"),
     "graphs": ("graph breaks", "recompilations", "differ from eager"),

@@ -65,6 +65,4 @@ def _check(configuration: TrainingConfig, learner: Learner) -> None:
             f"with actors `sampler` must draw by itself, but got {shown(configuration.sampler)}, which asks "
             "agents of this process; take Uniform() or Prioritized()"
         )
-    for setting in ("make_replay", "measure_every", "visits", "trace_every"):
-        if value := getattr(configuration, setting):
-            raise ConfigError(f"with actors `{setting}` must be left out, but got {shown(value)}; steps are elsewhere")
+    configuration.refuse_settings_of_the_host("with actors")

@@ -15,17 +15,21 @@ def is_atari(name: str) -> bool:
     return name.startswith("ALE/") or "NoFrameskip-v" in name
 
 
-@takes(
-    env_id=text,
-    frame_skip=whole(),
-    frame_stack=whole(),
-    screen_size=whole(),
-    noop_max=whole(0),
-    fire_on_reset=flag,
-    clip_rewards=flag,
-    episodic_life=flag,
-    max_episode_steps=optional(whole()),
-)
+GAME_OPTIONS = {
+    "env_id": text,
+    "frame_skip": whole(),
+    "frame_stack": whole(),
+    "screen_size": whole(),
+    "noop_max": whole(0),
+    "fire_on_reset": flag,
+    "clip_rewards": flag,
+    "episodic_life": flag,
+    "max_episode_steps": optional(whole()),
+}
+"""What arguments of a game must be, by their names."""
+
+
+@takes(**GAME_OPTIONS)
 def make_atari(
     env_id: str,
     *,

@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from replaylab.arguments import FRACTION, flag, optional, takes, text, whole
-from replaylab.envs.pixels.atari import missing_emulator, need_emulator
+from replaylab.arguments import FRACTION, flag, optional, takes, whole
+from replaylab.envs.pixels.atari import GAME_OPTIONS, missing_emulator, need_emulator
 from replaylab.envs.vector.batched import Array, autoreset, each_seed
 from replaylab.errors import ConfigError
 
@@ -46,17 +46,9 @@ class AtariVectorEnv(VectorEnv[Any, Array, Array]):
     """
 
     @takes(
-        env_id=text,
+        **GAME_OPTIONS,
         num_envs=whole(most=2**31 - 1),
         autoreset_mode=autoreset,
-        frame_skip=whole(),
-        frame_stack=whole(),
-        screen_size=whole(),
-        noop_max=whole(0),
-        fire_on_reset=flag,
-        clip_rewards=flag,
-        episodic_life=flag,
-        max_episode_steps=optional(whole()),
         repeat_action_probability=optional(FRACTION),
         full_action_space=flag,
     )

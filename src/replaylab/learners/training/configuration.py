@@ -272,6 +272,19 @@ class TrainingConfig:
             )
         return self.learner
 
+    def refuse_settings_of_the_host(self, loop: str) -> None:
+        """Raise if something is set that needs the steps on the host, in the process that trains.
+
+        Args:
+            loop: The other loop, as the message calls it: "with actors".
+
+        Raises:
+            ConfigError: It is.
+        """
+        for name in ("make_replay", "measure_every", "visits", "trace_every"):
+            if value := getattr(self, name):
+                raise ConfigError(f"{loop} `{name}` must be left out, but got {shown(value)}")
+
     def clock(self, replicas: int) -> Clock:
         """Return a new clock of the budget for R replicas."""
         if self.total_steps is not None:

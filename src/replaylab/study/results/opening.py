@@ -63,7 +63,7 @@ def rows_in(folder: Path, spec: Spec) -> duckdb.DuckDBPyRelation:
     """Return all rows of a study's results in a folder.
 
     Raises:
-        SpecError: there are none.
+        SpecError: the folder holds no results of the study.
         StorageError: a file is damaged.
     """
     results = results_in(folder, spec)

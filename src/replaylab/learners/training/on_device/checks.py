@@ -35,7 +35,5 @@ def device_learner(configuration: TrainingConfig, seeds: Sequence[int]) -> DQNSe
             f"{LOOP} `sampler` must draw by itself and by TD errors, but got {shown(sampler)}; take Uniform() or "
             "Prioritized()"
         )
-    for setting in ("make_replay", "measure_every", "visits", "trace_every"):
-        if value := getattr(configuration, setting):
-            raise ConfigError(f"{LOOP} `{setting}` must be left out, but got {shown(value)}")
+    configuration.refuse_settings_of_the_host(LOOP)
     return cast("DQNSettings", configuration.driven_learner)
