@@ -4,7 +4,7 @@ A step's bin is its kind, how far it is from its episode's end, and its age. Kin
 truncated one, 2 of a terminated one. Distances and ages are in magnitudes: 0, 1, 2–3, 4–7 and so on, by the bit length.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,12 +18,8 @@ from replaylab.replay.samplers.engine import DrawEngine, EpisodeFlags, Floats, L
 from replaylab.replay.samplers.tapes.tape import Tape, TapeEngine
 from replaylab.replay.samplers.tapes.tape_file import Ids
 
-RUNNING, TRUNCATED, TERMINATED = range(3)
-_MAGNITUDES = 64
-"""An exclusive bound of magnitudes."""
-
-_ID_BITS = 48
-"""The low bits of a key hold the id; the bits above hold the group, which is kind and distance together."""
+_ID_BITS = 40
+"""The low bits of a key hold the id; those above what is before it in the order."""
 
 
 @dataclass(frozen=True)
@@ -61,71 +57,130 @@ def magnitude(numbers: npt.NDArray[Any]) -> Ids:
     return np.frexp(numbers.astype(np.float64))[1].astype(np.int64)
 
 
-class Ends:
-    """The steps of one replica that ended episodes.
+class BinNumbers:
+    """The numbers of the bins of R replicas.
+
+    A replica's groups are the steps of running episodes, of truncated ones by the magnitude of their distance, and of
+    terminated ones likewise; a group's bins are the magnitudes of ages.
 
     Args:
-        ends: As in a tape: twice the id, plus 1 if the episode terminated, ascending.
+        capacity: The most steps stored of a replica, so that no distance or age is larger.
     """
 
-    def __init__(self, ends: Ids) -> None:
-        self.ends = ends
-        self._ids = ends >> 1
+    def __init__(self, capacity: int) -> None:
+        self.magnitudes = capacity.bit_length() + 1
+        self.groups = 1 + 2 * self.magnitudes
+        self.bins = self.groups * self.magnitudes
 
-    def groups(self, ids: Ids, newest: int) -> Ids:
-        """Return kind and distance of steps, as one number, at the time when `newest` was the newest step."""
-        place = np.searchsorted(self._ids, ids)
-        known = place < np.searchsorted(self._ids, newest, side="right")
-        end = self.ends[np.minimum(place, len(self.ends) - 1)] if len(self.ends) else np.zeros(ids.shape, np.int64)
-        finished = (TRUNCATED + (end & 1)) * _MAGNITUDES + magnitude(np.maximum((end >> 1) - ids, 0))
-        return np.where(known, finished, RUNNING)
+    def group(self, terminated: Any, distance: npt.NDArray[Any]) -> Ids:
+        """Return the groups of steps of finished episodes."""
+        return np.asarray(1 + terminated * self.magnitudes + magnitude(distance))
+
+    def kind_and_distance(self, bins: Ids) -> tuple[Ids, Ids]:
+        """Return the kinds and the magnitudes of distances of bins; those of running episodes have kind 0."""
+        groups = bins // self.magnitudes % self.groups
+        return (groups + self.magnitudes - 1) // self.magnitudes, (groups - 1) % self.magnitudes
+
+    def age(self, bins: Ids) -> Ids:
+        """Return the magnitudes of ages of bins."""
+        return bins % self.magnitudes
+
+    def far(self, bins: Ids, others: Ids) -> npt.NDArray[np.bool_]:
+        """Return which bins are of another kind than the others, or more than one bin away from them."""
+        (kind, distance), (other_kind, other_distance) = map(self.kind_and_distance, (bins, others))
+        apart = np.maximum(np.abs(distance - other_distance), np.abs(self.age(bins) - self.age(others)))
+        return np.asarray((kind != other_kind) | (apart > 1))
+
+    def nearest(self, wanted: Ids, counts: Ids) -> Ids:
+        """Return for each wanted bin the nearest bin of its replica that has steps.
+
+        A running episode ends later than it was stored, so its steps count as being as far from their end as they are
+        old.
+
+        Args:
+            wanted: Bins.
+            counts: How many steps each bin has, of all replicas.
+        """
+        one, replicas = np.arange(self.bins), wanted // self.bins
+        kinds, distances = self.kind_and_distance(one)
+        distances = np.where(kinds == 0, self.age(one), distances)
+        wanted_ones, most = (wanted % self.bins)[:, None], 2 * self.magnitudes
+        apart = np.abs(distances - distances[wanted_ones])
+        total = apart + np.abs(self.age(one) - self.age(wanted_ones))
+        order = (((kinds != kinds[wanted_ones]) * 2 * most + total) * most + apart) * most + self.age(one)
+        held = counts.reshape(-1, self.bins)[replicas] > 0
+        return np.asarray(replicas * self.bins + np.where(held, order, np.iinfo(np.int64).max).argmin(1))
+
+
+class StoredBins:
+    """Where the stored steps of each bin are, as long as none is added.
+
+    Args:
+        keys: The group, counted over the replicas, and the id of each step, ascending.
+        oldest: The oldest id of each replica, (R,).
+        newest: The newest id of each replica, (R,).
+        numbers: Those of the bins.
+    """
+
+    def __init__(self, keys: Ids, oldest: Ids, newest: Ids, numbers: BinNumbers) -> None:
+        self._keys = keys
+        ages = np.arange(numbers.magnitudes)
+        first = np.maximum(newest[:, None] + 1 - (1 << ages), oldest[:, None])
+        last = newest[:, None] - ((1 << ages) >> 1)
+        groups = np.arange(len(newest) * numbers.groups).reshape(len(newest), numbers.groups, 1) << _ID_BITS
+        self.starts = np.searchsorted(keys, (groups + first[:, None]).ravel())
+        self.counts = np.maximum(np.searchsorted(keys, (groups + last[:, None]).ravel(), "right") - self.starts, 0)
+        self._numbers = numbers
+        self._used = np.where(self.counts > 0, np.arange(len(self.counts)), -1)
+
+    def used(self, wanted: Ids) -> Ids:
+        """Return the wanted bins, or in place of empty ones the nearest that has steps."""
+        unknown = np.unique(wanted[self._used[wanted] < 0])
+        if len(unknown):
+            self._used[unknown] = self._numbers.nearest(unknown, self.counts)
+        return self._used[wanted]
+
+    def ids(self, places: Ids) -> Ids:
+        """Return the ids of steps from their places."""
+        return _id(self._keys[places])
 
 
 class StoredSteps:
-    """The stored steps of one replica, by their groups.
+    """The stored steps of R replicas.
 
-    Attributes:
-        ends: Those of its episodes, as far as steps of theirs may be stored.
+    Args:
+        ends: For each replica the steps that ended episodes, as in a tape: twice the id, plus 1 if the episode
+            terminated, ascending.
     """
 
-    def __init__(self, capacity: int, ends: Ids) -> None:
-        self._capacity = capacity
-        self.ends: Ids = np.empty(0, np.int64)
-        self._keys: Ids = np.empty(0, np.int64)  # group and id of each step of finished episodes, ascending
-        for end in ends.tolist():
-            self.end(end >> 1, bool(end & 1))
+    def __init__(self, capacity: int, ends: Sequence[Ids]) -> None:
+        self._capacity, self.numbers = capacity, BinNumbers(capacity)
+        self.ends: list[Ids] = [np.empty(0, np.int64) for _ in ends]  # as far as steps of the episodes may be stored
+        self._keys: list[Ids] = [np.empty(0, np.int64) for _ in ends]  # of the steps of finished episodes, ascending
+        for r, ended in enumerate(ends):
+            for end in ended.tolist():
+                self.end(r, end >> 1, bool(end & 1))
 
-    @property
-    def open(self) -> int:
-        """The first id that is of no finished episode."""
-        return int(self.ends[-1] >> 1) + 1 if len(self.ends) else 0
+    def open(self, r: int) -> int:
+        """Return a replica's first id that is of no finished episode."""
+        return int(self.ends[r][-1] >> 1) + 1 if len(self.ends[r]) else 0
 
-    def end(self, last: int, terminated: bool) -> None:
-        """Take note that an episode ended with this step."""
-        oldest = last + 1 - self._capacity
-        ids = np.arange(max(self.open, oldest), last + 1)
-        self.ends = np.append(self.ends[self.ends >> 1 >= oldest], 2 * last + terminated)
-        groups = Ends(self.ends[-1:]).groups(ids, last)
-        old = self._keys[_id(self._keys) >= oldest]
-        self._keys = np.sort(np.concatenate([old, (groups << _ID_BITS) + ids]), kind="stable")
+    def end(self, r: int, last: int, terminated: bool) -> None:
+        """Take note that an episode of replica `r` ended with this step."""
+        oldest, first_group = last + 1 - self._capacity, r * self.numbers.groups
+        ids = np.arange(max(self.open(r), oldest), last + 1)
+        self.ends[r] = np.append(self.ends[r][self.ends[r] >> 1 >= oldest], 2 * last + terminated)
+        old = self._keys[r][_id(self._keys[r]) >= oldest]
+        new = (first_group + self.numbers.group(terminated, last - ids) << _ID_BITS) + ids
+        self._keys[r] = np.sort(np.concatenate([old, new]), kind="stable")
 
-    def ranges(self, groups: Ids, ages: Ids, oldest: int, newest: int) -> tuple[Ids, Ids]:
-        """Return where the steps of bins begin, and how many there are; of the running episode the first is an id."""
-        youngest = np.where(ages > 0, newest - (1 << np.maximum(ages - 1, 0)), newest)
-        first = np.maximum(newest + 1 - (1 << ages), oldest)
-        running = groups == RUNNING
-        low, high = (groups << _ID_BITS) + first, (groups << _ID_BITS) + youngest + 1
-        first = np.maximum(first, self.open)
-        start = np.where(running, first, np.searchsorted(self._keys, low))
-        stop = np.where(running, youngest + 1, np.searchsorted(self._keys, high))
-        return start, np.maximum(stop - start, 0)
-
-    def ids(self, groups: Ids, places: Ids) -> Ids:
-        """Return the ids of steps from where they are, as `ranges` counts."""
-        finished = groups != RUNNING
-        step_ids = places.copy()
-        step_ids[finished] = _id(self._keys[places[finished]])
-        return step_ids
+    def bins(self, oldest: Ids, newest: Ids) -> StoredBins:
+        """Return where the steps of each bin are now."""
+        keys = []
+        for r, finished in enumerate(self._keys):
+            running = np.arange(max(self.open(r), oldest[r]), newest[r] + 1)
+            keys += [(r * self.numbers.groups << _ID_BITS) + running, finished]
+        return StoredBins(np.concatenate(keys), oldest, newest, self.numbers)
 
 
 def _id(keys: Ids) -> Ids:
@@ -146,9 +201,9 @@ class ByStepsToEndEngine(TapeEngine):
                 f"ByStepsToEnd needs a buffer of one environment, but got num_envs={layout.num_envs}; make the "
                 "environments replicas"
             )
-        self._recorded = [Ends(ends) for ends in self._tape.ends()]
-        self._stored = [StoredSteps(layout.capacity, np.empty(0, np.int64)) for _ in self._origins]
-        self._every = _every_bin(layout.capacity)
+        self._stored = StoredSteps(layout.capacity, [np.empty(0, np.int64)] * len(self._origins))
+        self._bins: StoredBins | None = None  # until the next step is stored
+        self._ends = self._recorded_ends()
 
     @property
     def nbytes(self) -> int:
@@ -159,12 +214,12 @@ class ByStepsToEndEngine(TapeEngine):
         """Let the core store steps, and take note of where episodes end."""
         flags = EpisodeFlags(values)
         with self.lock.held(adding=True):
-            ids = store()
+            ids, self._bins = store(), None
             shape = (len(self._origins), length, 1)
             terminated, truncated = flags.of_shape(shape)
             rows = np.reshape(ids, shape)
             for r, t, _ in np.argwhere((terminated | truncated) & (rows >= 0)):
-                self._stored[r].end(int(rows[r, t, 0]), bool(terminated[r, t, 0]))
+                self._stored.end(int(r), int(rows[r, t, 0]), bool(terminated[r, t, 0]))
         return ids
 
     def end_episode(self, where: npt.ArrayLike | None) -> None:
@@ -172,86 +227,87 @@ class ByStepsToEndEngine(TapeEngine):
         super().end_episode(where)
         with self.lock.held():
             ended = np.ones(len(self._origins), np.bool_) if where is None else np.asarray(where, np.bool_).reshape(-1)
-            for stored, ends, next_id in zip(self._stored, ended, self._core.counts()[1], strict=True):
-                if ends and next_id > stored.open:
-                    stored.end(next_id - 1, terminated=False)
+            for r, (ends, next_id) in enumerate(zip(ended, self._core.counts()[1], strict=True)):
+                if ends and next_id > self._stored.open(r):
+                    self._stored.end(r, next_id - 1, terminated=False)
+                    self._bins = None
 
     def choose(self, recorded: Ids, newest: Ids) -> tuple[Ids, Floats]:
         """Return a step of the bin of each recorded one, (R, B), and its probability."""
-        chosen = [
-            self._of_replica(r, ids, int(last)) for r, (ids, last) in enumerate(zip(recorded, newest, strict=True))
-        ]
-        ids, probabilities = zip(*chosen, strict=True)
-        return np.stack(ids), np.stack(probabilities)
+        replicas, rows = recorded.shape
+        keys, row, times = np.unique(
+            (np.arange(replicas)[:, None] << _ID_BITS) + recorded, return_inverse=True, return_counts=True
+        )
+        if self._bins is None:
+            self._bins = self._stored.bins(newest + 1 - np.asarray(self._core.counts()[0]), newest)
+        asked = self._bins_of(keys >> _ID_BITS, _id(keys), newest)
+        bins = self._bins.used(asked)
+        far = self._stored.numbers.far(asked, bins)
+        np.add.at(self._moved, keys[far] >> _ID_BITS, times[far])
+        counts = self._bins.counts[bins]
+        replica = np.searchsorted(keys >> _ID_BITS, np.arange(replicas + 1))
+        ids = self._bins.ids(self._bins.starts[bins] + _offsets(self._generators, replica, bins, counts))
+        probabilities = np.bincount(bins, times)[bins] / counts / rows
+        return ids[row].reshape(recorded.shape), probabilities[row].reshape(recorded.shape)
 
-    def _of_replica(self, r: int, recorded: Ids, newest: int) -> tuple[Ids, Floats]:
-        stored, oldest = self._stored[r], newest + 1 - self._core.counts()[0][r]
-        steps, row, times = np.unique(recorded, return_inverse=True, return_counts=True)
-        groups, ages = self._recorded[self._origins[r]].groups(steps, newest), magnitude(newest - steps)
-        starts, counts = stored.ranges(groups, ages, oldest, newest)
-        empty = counts == 0
-        if empty.any():
-            asked = groups.copy(), ages.copy()
-            every_group, every_age = self._every
-            places, sizes = stored.ranges(every_group, every_age, oldest, newest)
-            held = np.flatnonzero(sizes)
-            near = held[_nearest(groups[empty], ages[empty], every_group[held], every_age[held])]
-            groups[empty], ages[empty] = every_group[near], every_age[near]
-            starts[empty], counts[empty] = places[near], sizes[near]
-            self._moved[r] += times[_far(*asked, groups, ages)].sum()
-        _, bins = np.unique(groups * _MAGNITUDES + ages, return_inverse=True)
-        ids = stored.ids(groups, _places(self._generators[r], bins, starts, counts))
-        return ids[row], (np.bincount(bins, times)[bins] / counts / len(row))[row]
+    def _recorded_ends(self) -> Ids:
+        """Return the replica and the end of each recorded episode, ascending; a replica's last end is never reached."""
+        ends = self._tape.ends()
+        never = [(1 << _ID_BITS + 1) - 1]
+        return np.concatenate(
+            [(r << _ID_BITS + 1) + np.append(ends[origin], never) for r, origin in enumerate(self._origins)]
+        )
+
+    def _bins_of(self, replica: Ids, steps: Ids, newest: Ids) -> Ids:
+        """Return the bins of recorded steps, at the time when `newest` was the newest step."""
+        numbers = self._stored.numbers
+        end = self._ends[np.searchsorted(self._ends, (replica << _ID_BITS + 1) + 2 * steps)]
+        last = _id(end >> 1)
+        finished = numbers.group(end & 1, last - steps)
+        groups = np.where(last <= newest[replica], finished, 0)
+        return (replica * numbers.groups + groups) * numbers.magnitudes + magnitude(newest[replica] - steps)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return how far the tape is, where each replica's draws come from, and where its episodes ended."""
-        ends = {f"custom{r}.ends": stored.ends for r, stored in enumerate(self._stored)}
+        ends = {f"custom{r}.ends": ended for r, ended in enumerate(self._stored.ends)}
         return super().arrays() | ends | {f"custom{r}.moved": np.array([n]) for r, n in enumerate(self._moved)}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
         """Take over what `arrays` and `generators` returned."""
         replicas = range(len(self._origins))
-        self._stored = [StoredSteps(self._layout.capacity, arrays[f"custom{r}.ends"]) for r in replicas]
+        self._stored = StoredSteps(self._layout.capacity, [arrays[f"custom{r}.ends"] for r in replicas])
+        self._bins = None
         self._moved = np.concatenate([arrays[f"custom{r}.moved"] for r in replicas])
         super().restore(arrays, generators)
+        self._ends = self._recorded_ends()
 
 
-def _every_bin(capacity: int) -> tuple[Ids, Ids]:
-    """Return the groups and ages of all bins that a buffer may have."""
-    magnitudes = np.arange(capacity.bit_length() + 1)
-    finished = [kind * _MAGNITUDES + magnitudes for kind in (TRUNCATED, TERMINATED)]
-    groups = np.concatenate([[RUNNING], *finished])
-    return np.repeat(groups, len(magnitudes)), np.tile(magnitudes, len(groups))
+def _offsets(generators: Sequence[np.random.Generator], replica: Ids, bins: Ids, counts: Ids) -> Ids:
+    """Return an offset into its bin for each step, evenly; different ones if the bin has enough.
 
-
-def _places(random: np.random.Generator, bins: Ids, starts: Ids, counts: Ids) -> Ids:
-    """Return a place for each step, evenly from its bin's; different ones if the bin has enough."""
-    offsets = random.integers(0, counts)
-    enough = np.bincount(bins)[bins] <= counts
-    while True:
-        first = np.unique(bins * counts.max() + offsets, return_index=True)[1]
-        again = enough.copy()
-        again[first] = False
-        if not again.any():
-            return starts + offsets
-        offsets[again] = random.integers(0, counts[again])
-
-
-def _far(groups: Ids, ages: Ids, other_groups: Ids, other_ages: Ids) -> npt.NDArray[np.bool_]:
-    """Return which bins are of another kind than the others, or more than one bin away from them."""
-    other_kind = groups // _MAGNITUDES != other_groups // _MAGNITUDES
-    return np.asarray(other_kind | (np.abs(groups - other_groups) > 1) | (np.abs(ages - other_ages) > 1))
-
-
-def _nearest(wanted_groups: Ids, wanted_ages: Ids, groups: Ids, ages: Ids) -> Ids:
-    """Return which of the bins of `groups` and `ages` is nearest to each wanted one.
-
-    A running episode ends later than it was stored, so its steps count as being as far from their end as they are old.
+    Args:
+        generators: One for each replica.
+        replica: Where the steps of each replica begin, and where the last one's end.
+        bins: Those of the steps.
+        counts: How many steps the bins have.
     """
-    kind, kinds = wanted_groups[:, None] // _MAGNITUDES, groups // _MAGNITUDES
-    distance = np.where(wanted_groups == RUNNING, wanted_ages, wanted_groups % _MAGNITUDES)[:, None]
-    apart = np.abs(np.where(kinds == RUNNING, ages, groups % _MAGNITUDES) - distance)
-    total = apart + np.abs(ages - wanted_ages[:, None])
-    order = (((kinds != kind) * 2 * _MAGNITUDES + total) * _MAGNITUDES + apart) * _MAGNITUDES + ages
-    nearest: Ids = order.argmin(1)
-    return nearest
+    offsets, again = np.empty_like(counts), np.arange(len(counts))
+    distinct = np.flatnonzero(np.bincount(bins)[bins] <= counts)
+    while len(again):
+        cuts = np.searchsorted(again, replica).tolist()
+        for random, start, stop in zip(generators, cuts[:-1], cuts[1:], strict=True):
+            if start < stop:
+                drawn = again[start:stop]
+                offsets[drawn] = random.integers(0, counts[drawn])
+        again = distinct[_repeats(bins[distinct] * counts.max() + offsets[distinct])]
+        with_repeats = np.zeros(bins.max() + 1, np.bool_)
+        with_repeats[bins[again]] = True
+        distinct = distinct[with_repeats[bins[distinct]]]
+    return offsets
+
+
+def _repeats(numbers: Ids) -> npt.NDArray[np.bool_]:
+    """Return which numbers were there before."""
+    repeats = np.ones(len(numbers), np.bool_)
+    repeats[np.unique(numbers, return_index=True)[1]] = False
+    return repeats
