@@ -1,17 +1,22 @@
-"""Make the pictures of the first page and of README: `make pictures`.
+"""Make the pictures of README and of pages outside `results`: `make pictures`.
 
 * ``speed.svg``: two tables of the page on benchmarks, which hold figures of ``make bench`` and ``make bench-training``.
 * ``visits.svg``: the map that ``examples/cliff_walking.py`` draws, of 30 seeds.
 * ``report.webp``: the top of the report of the study ``quick``, as a browser shows it.
+* ``episode_ends.svg``, ``episode_ends_scores.svg``: tables of the study ``episode-ends``.
 """
 
+import csv
 import re
 import shutil
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from PIL import Image
 
 from replaylab.plotting.palette import HUES
@@ -64,6 +69,92 @@ def speed() -> Figure:
         return figure
 
 
+CHOICES = {
+    "even": ("even", "#626a73"),
+    "tape": ("steps that another seed chose by TD error", HUES[3][0]),
+    "td": ("by TD error", HUES[1][0]),
+    "weighted": ("by TD error, with importance weights", HUES[4][0]),
+    "position": ("by position in the episode", HUES[0][0]),
+    "ends": ("even, and more episode ends", HUES[2][0]),
+}
+"""What the draws of `episode-ends` are called, and their colours."""
+
+TASKS = {
+    "CartPole-v1": "CartPole",
+    "replaylab/NoisyRewards-v0": "noisy CartPole",
+    "Acrobot-v1": "Acrobot",
+    "replaylab/AcrobotGoal-v0": "Acrobot with goals",
+    "MountainCar-v0": "MountainCar",
+}
+EPISODE_ENDS = DOCS / "results" / "episode-ends"
+
+
+def episode_ends(table: str, **wanted: str) -> dict[tuple[str, str, str], tuple[float, float, float]]:
+    """Return middles, lower and upper bounds of a table's rows, by environment, loss and choice."""
+    found = {}
+    with (EPISODE_ENDS / f"tables/{table}.csv").open() as file:
+        for row in csv.DictReader(file):
+            if wanted.items() <= row.items():
+                loss, choice = (row[column].removesuffix("-car") for column in ("learner", "strategy"))
+                found[row["environment"], loss, choice] = float(row["iqm"]), float(row["low"]), float(row["high"])
+    return found
+
+
+def legend_above(figure: Figure, axes: Axes) -> None:
+    """Name the colours in one row above all panels."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+
+
+def ends_drawn() -> Figure:
+    """Draw how often draws have the last step of an episode, as a multiple of even draws."""
+    shares = episode_ends("measures", metric="replay/end_share")
+    with style():
+        figure = Figure(figsize=(900 / 72, 300 / 72), layout="constrained")
+        axes = figure.subplots()
+        for k, choice in enumerate(CHOICES):
+            title, color = CHOICES[choice]
+            times = [
+                sum(shares[task, loss, choice][0] / shares[task, loss, "even"][0] for loss in ("huber", "squared")) / 2
+                for task in TASKS
+            ]
+            heights = [place + 0.12 * (k - 2.5) for place in range(len(TASKS))]
+            axes.plot(times, heights, "o", color=color, label=title, ms=7)
+        axes.set_yticks(range(len(TASKS)), TASKS.values())
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("episode ends among the drawn steps, over those of even draws")
+        legend_above(figure, axes)
+        return figure
+
+
+def scores() -> Figure:
+    """Draw the scores over training of each choice, a panel for each task, a line for each loss."""
+    levels = episode_ends("levels", measure="area")
+    bounds = tomllib.loads((EPISODE_ENDS / "study.toml").read_text())["scores"]
+    with style():
+        figure = Figure(figsize=(900 / 72, 300 / 72), layout="constrained")
+        panels = figure.subplots(1, len(TASKS), sharey=True)
+        for axes, (task, name) in zip(panels, TASKS.items(), strict=True):
+            low, high = bounds[task]["low"], bounds[task]["high"]
+            for k, choice in enumerate(CHOICES):
+                title, color = CHOICES[choice]
+                for j, loss in enumerate(("huber", "squared")):
+                    middle, lower, upper = ((value - low) / (high - low) for value in levels[task, loss, choice])
+                    height = j + 0.12 * (k - 2.5)
+                    label = title if j == 0 else None
+                    axes.plot([lower, upper], [height, height], color=color, lw=2)
+                    axes.plot([middle], [height], "o", color=color, label=label, ms=6)
+            axes.set_title(name)
+            axes.set_yticks((0, 1), ("Huber's loss", "squared loss"))
+        panels[0].invert_yaxis()
+        figure.supxlabel("score over training: 0 a policy that does one thing, 1 about solved (95 % intervals)")
+        legend_above(figure, panels[0])
+        return figure
+
+
 def report() -> None:
     """Run the quick study, where `results/quick` does not have it yet, and photograph the top of its report."""
     study = Study.from_toml("quick", DOCS.parent / "results/quick")
@@ -93,6 +184,8 @@ def visits() -> None:
 if __name__ == "__main__":  # the study's workers import this file
     PICTURES.mkdir(exist_ok=True)
     save(speed(), PICTURES / "speed.svg")
+    save(ends_drawn(), PICTURES / "episode_ends.svg")
+    save(scores(), PICTURES / "episode_ends_scores.svg")
     report()
     visits()
     for made in sorted(PICTURES.iterdir()):
