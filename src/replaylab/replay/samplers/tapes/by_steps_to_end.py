@@ -101,13 +101,13 @@ class BinNumbers:
             wanted: Bins.
             counts: How many steps each bin has, of all replicas.
         """
-        one, replicas = np.arange(self.bins), wanted // self.bins
-        kinds, distances = self.kind_and_distance(one)
-        distances = np.where(kinds == 0, self.age(one), distances)
-        wanted_ones, most = (wanted % self.bins)[:, None], 2 * self.magnitudes
-        apart = np.abs(distances - distances[wanted_ones])
-        total = apart + np.abs(self.age(one) - self.age(wanted_ones))
-        order = (((kinds != kinds[wanted_ones]) * 2 * most + total) * most + apart) * most + self.age(one)
+        bins, replicas = np.arange(self.bins), wanted // self.bins
+        kinds, distances = self.kind_and_distance(bins)
+        distances = np.where(kinds == 0, self.age(bins), distances)
+        wanted_bins, most = (wanted % self.bins)[:, None], 2 * self.magnitudes
+        apart = np.abs(distances - distances[wanted_bins])
+        total = apart + np.abs(self.age(bins) - self.age(wanted_bins))
+        order = (((kinds != kinds[wanted_bins]) * 2 * most + total) * most + apart) * most + self.age(bins)
         held = counts.reshape(-1, self.bins)[replicas] > 0
         return np.asarray(replicas * self.bins + np.where(held, order, np.iinfo(np.int64).max).argmin(1))
 
