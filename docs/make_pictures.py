@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from PIL import Image
 
-from replaylab.plotting.palette import HUES
+from replaylab.plotting.palette import BASELINE, HUES
 from replaylab.plotting.svg import style
 from replaylab.study import Study
 from replaylab.watch import save
@@ -70,7 +70,7 @@ def speed() -> Figure:
 
 
 CHOICES = {
-    "even": ("even", "#626a73"),
+    "even": ("even", BASELINE[0]),
     "tape": ("steps that another seed chose by TD error", HUES[3][0]),
     "td": ("by TD error", HUES[1][0]),
     "weighted": ("by TD error, with importance weights", HUES[4][0]),

@@ -108,8 +108,8 @@ class BinNumbers:
         apart = np.abs(distances - distances[wanted_bins])
         total = apart + np.abs(self.age(bins) - self.age(wanted_bins))
         order = (((kinds != kinds[wanted_bins]) * 2 * most + total) * most + apart) * most + self.age(bins)
-        held = counts.reshape(-1, self.bins)[replicas] > 0
-        return np.asarray(replicas * self.bins + np.where(held, order, np.iinfo(np.int64).max).argmin(1))
+        filled = counts.reshape(-1, self.bins)[replicas] > 0
+        return np.asarray(replicas * self.bins + np.where(filled, order, np.iinfo(np.int64).max).argmin(1))
 
 
 class StoredBins:
@@ -131,14 +131,14 @@ class StoredBins:
         self.starts = np.searchsorted(keys, (groups + first[:, None]).ravel())
         self.counts = np.maximum(np.searchsorted(keys, (groups + last[:, None]).ravel(), "right") - self.starts, 0)
         self._numbers = numbers
-        self._used = np.where(self.counts > 0, np.arange(len(self.counts)), -1)
+        self._nearest = np.where(self.counts > 0, np.arange(len(self.counts)), -1)  # -1: not known yet
 
-    def used(self, wanted: Ids) -> Ids:
+    def nearest(self, wanted: Ids) -> Ids:
         """Return the wanted bins, or in place of empty ones the nearest that has steps."""
-        unknown = np.unique(wanted[self._used[wanted] < 0])
+        unknown = np.unique(wanted[self._nearest[wanted] < 0])
         if len(unknown):
-            self._used[unknown] = self._numbers.nearest(unknown, self.counts)
-        return self._used[wanted]
+            self._nearest[unknown] = self._numbers.nearest(unknown, self.counts)
+        return self._nearest[wanted]
 
     def ids(self, places: Ids) -> Ids:
         """Return the ids of steps from their places."""
@@ -241,7 +241,7 @@ class ByStepsToEndEngine(TapeEngine):
         if self._bins is None:
             self._bins = self._stored.bins(newest + 1 - np.asarray(self._core.counts()[0]), newest)
         asked = self._bins_of(keys >> _ID_BITS, _id(keys), newest)
-        bins = self._bins.used(asked)
+        bins = self._bins.nearest(asked)
         far = self._stored.numbers.far(asked, bins)
         np.add.at(self._moved, keys[far] >> _ID_BITS, times[far])
         counts = self._bins.counts[bins]
