@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 from replaylab.arguments import number, reals, takes, whole
 
@@ -30,6 +29,8 @@ def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
         >>> ewma([1.0, 2.0, 3.0], span=3).round(4).tolist()
         [1.0, 1.6667, 2.4286]
     """
+    from scipy.signal import lfilter  # takes a second, also in worker processes that smooth nothing
+
     x = np.asarray(values, np.float64)
     keep = 1.0 - 2.0 / (span + 1.0)
     if keep == 1.0:  # the span is so long that all weights are equal

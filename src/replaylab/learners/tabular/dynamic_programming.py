@@ -5,15 +5,17 @@ Shapes: S states, A actions, K outcomes. Values are sums of rewards discounted b
 """
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse.linalg import spsolve
 
 from replaylab.arguments import FRACTION, instance, optional, reals, takes, whole
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError, ShapeError
+
+if TYPE_CHECKING:  # imported where needed, since every training process imports this module
+    from scipy.sparse import csc_array
 
 Values = npt.NDArray[np.float64]
 
@@ -98,6 +100,9 @@ def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *,
         ShapeError: The policy is not (S, A).
         ConfigError: Its rows are no sampling distributions, or with γ = 1 it never ends an episode from some state.
     """
+    from scipy import sparse
+    from scipy.sparse.linalg import spsolve
+
     _check_policy(table, policy)
     q = np.zeros(policy.shape)
     if horizon is not None:
@@ -157,13 +162,15 @@ def _backup(table: TransitionTable, gamma: float, value: Values) -> Values:
     return q
 
 
-def _moves(table: TransitionTable, policy: Values) -> sparse.csc_array:
+def _moves(table: TransitionTable, policy: Values) -> "csc_array":
     """Return the probability of continuing from s to s', (S, S)."""
+    from scipy.sparse import csc_array
+
     chance = np.where(table.terminated, 0.0, policy[:, :, None] * table.probability)
     states = np.arange(table.num_states)
     at = np.broadcast_to(states[:, None, None], chance.shape)
     shape = (table.num_states, table.num_states)
-    return sparse.csc_array((chance.ravel(), (at.ravel(), table.next_state.ravel())), shape=shape)
+    return csc_array((chance.ravel(), (at.ravel(), table.next_state.ravel())), shape=shape)
 
 
 def _check_policy(table: TransitionTable, policy: Values) -> None:
@@ -185,7 +192,7 @@ def _without_idle_states(table: TransitionTable, policy: Values) -> TransitionTa
     return replace(table, terminated=table.terminated | idle[:, None, None]) if idle.any() else table
 
 
-def _ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> npt.NDArray[np.bool_]:
+def _ends(table: TransitionTable, policy: Values, move: "csc_array") -> npt.NDArray[np.bool_]:
     """Return the states from which a policy can end an episode, bool (S,)."""
     ends: npt.NDArray[np.bool_] = ((policy[:, :, None] * table.probability) * table.terminated).sum((1, 2)) > 0.0
     goes = move > 0.0
@@ -196,7 +203,7 @@ def _ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> npt
     return ends
 
 
-def _check_ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> None:
+def _check_ends(table: TransitionTable, policy: Values, move: "csc_array") -> None:
     ends = _ends(table, policy, move)
     if not ends.all():
         raise ConfigError(

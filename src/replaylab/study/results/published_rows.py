@@ -60,7 +60,7 @@ class PublishedRows:
         """Every chunk of the study, chunked as in the published results."""
         return plan(self.spec, [chunk.identity for chunk in self.present])
 
-    @property
+    @cached_property
     def present(self) -> list[Chunk]:
         """The chunks whose rows were published."""
         cells = {p.key: p for p in plan(self.spec)}
@@ -89,8 +89,12 @@ class PublishedRows:
 
     def record(self, name: str) -> dict[str, Any]:
         """Return a JSON record of the folder that was published, such as ``machine``; empty if there is none."""
-        record: dict[str, Any] = self._metadata["records"].get(_lasting_names(self.present).get(name, name), {})
+        record: dict[str, Any] = self._metadata["records"].get(self._names.get(name, name), {})
         return record
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return _lasting_names(self.present)
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
