@@ -24,6 +24,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# Tests start a few hundred processes, which share what the first ones compiled.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
@@ -37,15 +39,15 @@ study: $(VENV)/.lab
 
 test: $(VENV)/.test
 	@echo "==> running the tests ($(JOBS) processes$(if $(SLOW_TENTH),; of the slow tests those of SLOW_TENTH=$(SLOW_TENTH)))"
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(if $(SLOW_TENTH),,not slow and )not cuda" $(SLOW_TENTH:%=--slow-tenth %)
+	@$(PYTEST) -n $(JOBS) --dist worksteal -m "$(if $(SLOW_TENTH),,not slow and )not cuda" $(SLOW_TENTH:%=--slow-tenth %)
 
 test-slow: $(VENV)/.test
 	@echo "==> running every test, the slow ones too"
-	@$(BIN)/python -m pytest -q -n $(JOBS)
+	@$(PYTEST) -n $(JOBS)
 
 test-cuda: $(VENV)/.test
 	@echo "==> running the tests that need a GPU"
-	@$(BIN)/python -m pytest -q -m cuda tests
+	@$(PYTEST) -m cuda tests
 
 test-wheel:
 	@tests/wheels/empty_environment.sh $(or $(PYTHONS),$(PYTHON))
@@ -55,7 +57,7 @@ test-aarch64:
 
 results: $(VENV)/.test
 	@echo "==> recomputing the published results"
-	@$(BIN)/python -m pytest -q tests/docs/test_published_numbers.py
+	@$(PYTEST) tests/docs/test_published_numbers.py
 
 reports: $(VENV)/.lab
 	@set -e; for folder in $(patsubst docs/results/%/rows.parquet,%,$(wildcard docs/results/*/rows.parquet docs/results/*/*/rows.parquet)); do \
@@ -88,7 +90,7 @@ pictures: $(VENV)/.docs
 	@$(BIN)/python docs/make_pictures.py
 
 coverage: $(VENV)/.test
-	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not cuda" --cov --cov-report=term-missing:skip-covered tests/replay tests/docs src/replaylab/replay
+	@$(PYTEST) -n $(JOBS) -m "not slow and not cuda" --cov --cov-report=term-missing:skip-covered tests/replay tests/docs src/replaylab/replay
 
 sanitize: $(VENV)/.test
 	@tests/sanitize/run.sh $(BIN)/python $(JOBS)
