@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def test_no_folder_is_overfull_and_no_file_too_long():
     assert not [path.as_posix() for path in code if len((ROOT / path).read_text().splitlines()) > 500]
 
 
+FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.ImportFrom)
+
+
+@cache
+def nodes_of(source):
+    """The functions of a module's source, and its imports."""
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, FUNCTIONS + IMPORTS)]
+
+
 IMPORTS_MOST = 12
 """Modules of this package that a file may import; an `__init__.py`, which collects names, may import more."""
 
@@ -54,7 +64,7 @@ IMPORTS_MOST = 12
 def own_imports(path):
     """The modules of this package that a file imports."""
     source = ROOT / "src"
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path.read_text()):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "replaylab":
             place = source / node.module.replace(".", "/")
             for alias in node.names:
@@ -74,8 +84,8 @@ def test_no_function_is_too_long():
     """Of 60 lines at most, without its docstring."""
     long = []
     for path in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for node in nodes_of(path.read_text()):
+            if isinstance(node, FUNCTIONS):
                 documented = len((ast.get_docstring(node, clean=False) or "").splitlines())
                 lines = (node.end_lineno or 0) - node.lineno + 1 - documented
                 long += [f"{path.relative_to(ROOT)}: {node.name}, {lines} lines"] if lines > 60 else []
@@ -85,7 +95,7 @@ def test_no_function_is_too_long():
 def test_only_distributed_imports_ray():
     wrong = []
     for path in sorted((ROOT / "src/replaylab").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path.read_text()):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             if any(name.partition(".")[0] == "ray" for name in names) and "distributed" not in path.parts:
@@ -104,7 +114,7 @@ OF_THE_CORE = {
 
 def core_imports(source):
     """The names that a module's source takes of `replaylab._core`; the whole of it: "_core"."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.ImportFrom) and node.module == "replaylab._core":
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == "replaylab":

@@ -1,5 +1,6 @@
 """The benchmark runs, stores what it should, and says what it did not measure."""
 
+import gc
 import json
 import shutil
 from functools import partial
@@ -11,6 +12,13 @@ from benchmarks.limit import COPIES, Limit, compile_limit
 from benchmarks.timing import OPERATIONS, prepare, run_rounds
 
 from benchmarks import peers, replay, report, scene, sequences
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen():
+    """Before each measurement garbage is collected: not among all that other tests have imported until now."""
+    gc.freeze()
+
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.device_check import __main__ as check
-from benchmarks.device_check import peers, pong, prepare
+from benchmarks.device_check import graphs, peers, pong, prepare
 from benchmarks.device_check.figures import Figures
 from benchmarks.device_check.reference_buffers import FastTD3Buffer
 from benchmarks.device_check.sizes import SMALL, steps
@@ -33,10 +33,19 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        pytest.param(graphs.SAMPLERS[1:], id="uniform draws compiled"),
+        # tests/torch/test_compiled_device_replay.py compiles prioritized draws, too.
+        pytest.param(graphs.SAMPLERS, id="all compiled", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.usefixtures("one_thread")
-def test_every_part_runs_on_a_cpu(tmp_path, capsys):
+def test_every_part_runs_on_a_cpu(compiled, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(graphs, "SAMPLERS", compiled)
     out = tmp_path / "figures.json"
-    status = check.main(["--device", "cpu", "--out", str(out), "--minutes", "2"])
+    status = check.main(["--device", "cpu", "--out", str(out), "--minutes", "1"])
     result, printed = json.loads(out.read_text()), capsys.readouterr().out
     for part, names in ONE_EACH.items():
         found = [figure for figure in result["figures"] if figure["part"] == part]

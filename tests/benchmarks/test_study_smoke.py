@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import study as bench
-from replaylab.study import Study
+from replaylab.study import InProcess, Study
 
 TOML = """
 name = "small"
@@ -28,7 +28,7 @@ type = "uniform"
 def test_the_loops_time_is_for_the_studys_steps(tmp_path, monkeypatch):
     (tmp_path / "small.toml").write_text(TOML)
     study = Study.from_toml(tmp_path / "small.toml", tmp_path / "out")
-    study.run(workers=1)
+    study.run(executor=InProcess())
     monkeypatch.setattr(bench, "speed", lambda env_id, steps, rounds: 50.0)
     (cost,) = bench.costs(tmp_path / "out", 100, 1)
     assert (cost.environment, cost.steps) == ("CartPole-v1", 400)

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from functools import partial
+from functools import partial, partialmethod
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +14,7 @@ import replaylab
 from replaylab.commands import main as cli
 from replaylab.study import Study
 from replaylab.study.results.store import SCHEMA
+from tests.study import tiny as study_in_seconds
 
 TINY = """
 name = "tiny"
@@ -24,6 +25,8 @@ steps = 200
 [evaluation]
 every = 100
 episodes = 1
+[measures]
+every = 0
 [learners.dqn]
 type = "dqn"
 hidden = [8]
@@ -45,6 +48,13 @@ def tiny(tmp_path):
     file = tmp_path / "tiny.toml"
     file.write_text(TABULAR.format(more=""))
     return file
+
+
+@pytest.fixture
+def undrawn():
+    """Reports have empty figures, which these tests do not look at."""
+    with study_in_seconds.undrawn():
+        yield
 
 
 @pytest.mark.parametrize(
@@ -91,6 +101,7 @@ def test_defaults_are_visible(capsys):
         assert default in shown
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
     out = tmp_path / "out"
     assert cli.main(["study", "run", str(tiny), "--out", str(out), "--workers", "2"]) == 0
@@ -106,13 +117,14 @@ def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
     assert cli.main(["study", "run", str(tiny), "--out", str(out), "--no-report"]) == 0
     assert capfd.readouterr().out == f"0 runs in 0 s, 4 were there already: {out}\n"
 
-    assert cli.main(["study", "report", str(out)]) == 0
+    assert cli.main(["study", "report", str(out), "--no-figure-files"]) == 0
     reported = capfd.readouterr().out.splitlines()
     assert reported[-1] == f"report: {out / 'report.html'}"
     assert reported[:-1] == Study.from_folder(out).answers()
 
 
-def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd):
+def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(Study, "estimate", partialmethod(Study.estimate, seconds=0.2))
     out = tmp_path / "out"
     assert cli.main(["study", "run", str(tiny), "--out", str(out), "--workers", "1", "--dry-run"]) == 0
     printed = capfd.readouterr()
@@ -123,21 +135,22 @@ def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd):
     assert not out.exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
     file = tmp_path / "tiny.toml"
-    file.write_text(TINY.format(more=', "tests.study.failing:Fails-v0"'))
+    file.write_text(TABULAR.format(more=', "tests.commands.failing:FailsNumbered-v0"'))
     assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]) == 1
     printed = capfd.readouterr()
     assert printed.err.count("Traceback (most recent call last)") >= 2
     assert "RuntimeError: it broke" in printed.err
-    assert "FAILED tests.study.failing:Fails-v0 · dqn · uniform · 2 seeds from 0" in printed.err
+    assert "FAILED tests.commands.failing:FailsNumbered-v0 · q · uniform · 2 seeds from 0" in printed.err
     assert "report: " in printed.out
 
 
 def test_an_environment_that_is_not_there_is_reported_before_anything_is_trained(tmp_path, capfd):
     file = tmp_path / "tiny.toml"
     file.write_text(TABULAR.format(more=', "NoSuch-v0"'))
-    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]) == 2
     printed = capfd.readouterr()
     assert "NoSuch-v0 · q · uniform · 2 seeds from 0 cannot be run: `env_id` must name" in printed.err
     assert "Traceback" not in printed.err
@@ -244,11 +257,13 @@ def test_a_missing_lab_extra_names_the_install_command(missing):
 
 
 @pytest.mark.parametrize(
-    ("sent", "word", "code"), [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
+    ("sent", "word", "code", "workers"),
+    [(signal.SIGINT, "interrupted", 130, "2"), (signal.SIGTERM, "terminated", 143, "1")],
 )
-def test_ctrl_c_and_sigterm_end_the_workers(sent, word, code, tiny, tmp_path):
+def test_ctrl_c_and_sigterm_end_the_workers(sent, word, code, workers, tiny, tmp_path):
     tiny.write_text(tiny.read_text().replace("steps = 200", "steps = 100_000_000"))
     command = [sys.executable, "-m", "replaylab", "study", "run", str(tiny), "--out", str(tmp_path / "out")]
+    command += ["--workers", workers]
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     assert run.stdout.readline().startswith("4 runs to do")

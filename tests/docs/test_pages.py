@@ -6,6 +6,7 @@ shown (another library's code).
 
 import doctest
 import re
+from functools import partialmethod
 from inspect import isfunction
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import pytest
 
 from replaylab import distributed, learners, replay, torch, watch
 from replaylab.distributed import replay as remote
-from replaylab.study import InProcess
+from replaylab.study import InProcess, Study
 from replaylab.study.execution import study_run
+from tests.study import tiny
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOMS = ("start", "guides", "laboratory", "reference", "explanation")
@@ -39,17 +41,44 @@ def run(page, text):
     return names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_examples_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    # Each worker process would import PyTorch again; tests/study/execution tests them.
+@pytest.fixture
+def quick_studies(monkeypatch):
+    """Studies run in this process, and their reports have empty figures, and no files of them: others test these."""
     monkeypatch.setattr(study_run, "LocalProcesses", lambda workers: InProcess())
+    monkeypatch.setattr(Study, "report", partialmethod(Study.report, figure_files=False))
+    with tiny.undrawn():
+        yield
+
+
+def without_sbx(text):
+    """A page's text without its blocks that import sbx: JAX compiles for longer than the rest of the page takes."""
+    return BLOCK.sub(lambda found: "\n" * found[0].count("\n") if "import sbx" in found[0] else found[0], text)
+
+
+def run_here(page, text, folder, monkeypatch):
+    """Run a page's blocks in a folder."""
+    monkeypatch.chdir(folder)
     try:
-        run(str(page), page.read_text())
+        run(str(page), text)
     except ModuleNotFoundError as error:
         if (error.name or "replaylab").split(".")[0] in ("replaylab", "tests"):
             raise
         pytest.skip(f"needs {error.name}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.usefixtures("quick_studies")
+def test_examples_run(page, tmp_path, monkeypatch):
+    run_here(page, without_sbx(page.read_text()), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "import sbx" in page.read_text()], ids=lambda page: page.name
+)
+def test_examples_with_sbx_run(page, tmp_path, monkeypatch):
+    """The buffer under sbx is also tested in tests/integrations/test_sbx.py."""
+    run_here(page, page.read_text(), tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("code", ["assert 1 == 2", ">>> 1 + 1\n3", "x = unknown"])

@@ -43,4 +43,4 @@ for left in [name for name, value in NAMES.items() if isinstance(value, (ReplayB
 class TestCurious(NAMES["TestCurious"]):
     """The page's own sampler passes the suite the page recommends."""
 
-    batches = 200
+    batches = 100

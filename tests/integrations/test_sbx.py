@@ -6,11 +6,20 @@ import pytest
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sbx")
 
+import jax
 import sbx
 
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3 import ReplayLabBuffer, WithPriorities
 from replaylab.replay import Prioritized, Recency
+
+
+@pytest.fixture(autouse=True, scope="module")
+def little_optimized():
+    """XLA optimizes for longer than these few steps take."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def made(kind, env, **replay):

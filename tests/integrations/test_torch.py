@@ -26,6 +26,10 @@ def loaded(dataset, **options):
     return list(DataLoader(dataset, batch_size=None, **options))
 
 
+FORKED = {"multiprocessing_context": "fork"}
+"""As on Linux by default. Importing torchrl makes it "spawn", whose processes import everything anew."""
+
+
 class TestInThisProcess:
     def test_batches_of_tensors_the_same_as_the_stream_s(self):
         batches = loaded(ReplayDataset(STEPS, make(), 8))
@@ -53,7 +57,7 @@ class TestInThisProcess:
 class TestInWorkers:
     def test_each_has_a_memory_of_its_share_of_the_steps(self):
         dataset = ReplayDataset(STEPS, 20, 8, seed=3)
-        batches = loaded(dataset, num_workers=2)
+        batches = loaded(dataset, num_workers=2, **FORKED)
         assert len(batches) == 2 * (30 - 8 + 1)
         for w in range(2):  # the loader takes from its workers in turn
             mine = batches[w::2]
@@ -78,11 +82,12 @@ class TestInWorkers:
                 next(iter(memory))
 
     def test_a_source_may_deal_out_itself(self):
-        batches = loaded(ReplayDataset(STEPS, 20, 8, shard=False), num_workers=2)
+        batches = loaded(ReplayDataset(STEPS, 20, 8, shard=False), num_workers=2, **FORKED)
         assert len(batches) == 2 * (60 - 8 + 1)
 
     def test_persistent_workers_keep_their_memories(self):
-        loader = DataLoader(ReplayDataset(STEPS, 20, 8), batch_size=None, num_workers=1, persistent_workers=True)
+        options = {"num_workers": 1, "persistent_workers": True} | FORKED
+        loader = DataLoader(ReplayDataset(STEPS, 20, 8), batch_size=None, **options)
         assert [len(list(loader)) for _ in range(2)] == [53, 60]
 
     @pytest.mark.slow

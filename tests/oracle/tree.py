@@ -2,16 +2,30 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
+NO_TREE = (np.ndarray, np.generic, int, float)
+"""Most leaves; asking whether they are mappings takes longer."""
+
 
 def flatten(tree, path=()):
     """List the leaves of nested mappings and tuples: `{"a": (x, y)}` gives `{("a", 0): x, ("a", 1): y}`."""
-    if isinstance(tree, Mapping):
-        items = tree.items()
+    leaves = {}
+    _collect(tree, path, leaves)
+    return leaves
+
+
+def _collect(tree, path, leaves):
+    if isinstance(tree, NO_TREE):
+        leaves[path] = tree
+    elif isinstance(tree, Mapping):
+        for key, child in tree.items():
+            _collect(child, (*path, key), leaves)
     elif isinstance(tree, tuple):
-        items = enumerate(tree)
+        for i, child in enumerate(tree):
+            _collect(child, (*path, i), leaves)
     else:
-        return {path: tree}
-    return {leaf: value for key, child in items for leaf, value in flatten(child, (*path, key)).items()}
+        leaves[path] = tree
 
 
 def unflatten(leaves):

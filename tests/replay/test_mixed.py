@@ -50,7 +50,7 @@ def test_rows_follow_the_joint_distribution(shares, replicas):
     distribution = mixed.probabilities(source, ids, batch_size=8).reshape(replicas or 1, -1)
     np.testing.assert_allclose(distribution.sum(axis=1), 1.0, rtol=1e-12)
     counts = np.zeros(distribution.shape, np.int64)
-    for _ in range(1000):
+    for _ in range(500):
         batch = mixed.sample(8)
         place = np.where(batch.source == 0, batch.id, batch.id - 20).reshape(replicas or 1, -1)
         probability = batch.probability.reshape(replicas or 1, -1)

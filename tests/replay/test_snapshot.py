@@ -76,9 +76,9 @@ def test_a_restored_buffer_goes_on_exactly(tmp_path, sampler, replicas):
     twin = restored(tmp_path / "one", sampler)
     assert twin.sampler == sampler
     assert repr(twin) == repr(buffer)
-    assert_equal_draws(buffer, twin, 30)
+    assert_equal_draws(buffer, twin, 16)
     buffer.save(tmp_path / "one")  # into the same folder: only what changed
-    assert_equal_draws(buffer, restored(tmp_path / "one", sampler), 30)
+    assert_equal_draws(buffer, restored(tmp_path / "one", sampler), 16)
 
 
 def test_a_thousand_draws(tmp_path):

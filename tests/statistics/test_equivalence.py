@@ -56,12 +56,12 @@ def test_power_of_normal_differences_is_near_the_t_tests():
 
 def test_power_grows_with_seeds_and_is_alpha_without_effect():
     a, b = BASE + 3 * NOISE, BASE
-    small, large = (st.power(a, b, n, effect=3.0, studies=200, permutations=300).chance.estimate for n in (6, 24))
+    small, large = (st.power(a, b, n, effect=3.0, studies=100, permutations=300).chance.estimate for n in (6, 24))
     assert small + 0.2 < large
     none = st.power(a, b, 12, effect=0.0, studies=400, permutations=300).chance.estimate
     assert none < 0.05 + 5 * 0.011
-    fewer = st.power(a, b, 12, effect=3.0, comparisons=10, studies=200, permutations=1_000).chance.estimate
-    assert fewer < st.power(a, b, 12, effect=3.0, studies=200, permutations=1_000).chance.estimate
+    fewer = st.power(a, b, 12, effect=3.0, comparisons=10, studies=100, permutations=300).chance.estimate
+    assert fewer < st.power(a, b, 12, effect=3.0, studies=100, permutations=300).chance.estimate
 
 
 def test_power_of_a_hopeless_test_is_refused():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
-from replaylab.study import Study
+from replaylab.study import InProcess, Study
 from replaylab.study.execution.progress import LiveReporter, PlainReporter, reporter_in_python
 from replaylab.study.results import metric_rows
 from tests.study.tiny import pretend, pretended, study
@@ -75,13 +75,13 @@ def test_without_results_all_of_them_say_so(ask, tmp_path):
         getattr(study(tmp_path), ask)()
 
 
-def test_a_notebook_shows_state_answers_and_the_report(made):
+def test_a_notebook_shows_state_answers_and_the_report(made, no_sections):
     html = made._repr_html_()
     assert "<strong>A &lt;tiny&gt; study &amp; its &quot;quotes&quot;</strong>" in html
     assert "20 of 20 runs are there; 300 environment steps each" in html
     assert "higher with prioritized than with uniform" in html
     assert "href" not in html
-    made.report()
+    made.report(figure_files=False)
     assert f'<a href="{made.folder.as_posix()}/report.html">Report</a>' in made._repr_html_()
 
 
@@ -115,9 +115,10 @@ def test_who_shows_the_progress(monkeypatch):
 
 
 def test_plain_lines_of_a_run(tmp_path, capsys):
-    small = study(tmp_path, seeds=1, strategies={"uniform": {"type": "uniform"}})
-    assert small.run(workers=1, show=True).complete
+    strategies = {"uniform": {"type": "uniform"}}
+    small = study(tmp_path, seeds=1, budget__steps=100, evaluation__every=50, strategies=strategies)
+    assert small.run(executor=InProcess(), show=True).complete
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1 runs to do, 300 environment steps, 1 worker."
+    assert lines[0] == "1 runs to do, 100 environment steps, 1 worker."
     assert lines[-1].startswith("finished CartPole-v1 · dqn · uniform · seed 0 in ")
     assert np.isfinite(small.query("select avg(value) from results where metric = 'eval/mean_reward'").fetchall()[0][0])

@@ -2,10 +2,12 @@
 
 import copy
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -99,6 +101,37 @@ def pretended(folder: Path, gain: float, **changes: Any) -> Study:
 def page_of(folder: Path, gain: float, **changes: Any) -> str:
     """Return the page that reports the tiny study with made-up results."""
     return pretended(folder, gain, **changes).report(figure_files=False).read_text(encoding="utf-8")
+
+
+@contextmanager
+def undrawn(*, pages: bool = True) -> Iterator[None]:
+    """Leave the figures of reports empty, for tests of words, tables and numbers: drawing is most of the work.
+
+    Args:
+        pages: The page's and the SVG files', too, and not the PNG files' alone.
+    """
+    from replaylab.plotting import svg  # not for those who write no report
+
+    nothing = np.full((1, 1, 3), 255, dtype=np.uint8)
+    empty = {"pixels": lambda figure: nothing} | ({"body": lambda figure: ""} if pages else {})
+    with mock.patch.multiple(svg, **empty):
+        yield
+
+
+@contextmanager
+def sections(*names: str, drawn: bool = False) -> Iterator[None]:
+    """Of a report's sections write these alone, beside its summary, contrasts and methods.
+
+    Args:
+        names: Of the sections' modules.
+        drawn: Whether the page and the SVG files have their figures.
+    """
+    from replaylab.study.report import report
+
+    chosen = tuple(one for one in report.SECTIONS if one.__module__.rpartition(".")[2] in names)
+    assert len(chosen) == len(names)
+    with undrawn(pages=not drawn), mock.patch.object(report, "SECTIONS", chosen):
+        yield
 
 
 FILE = """

@@ -18,10 +18,10 @@ SAMPLERS = [
     Prioritized(1.0, 0.4, stratified=False),
     LAP(0.7),
 ]
-ROWS = 512
+ROWS = 1024
 
 
-def assert_draws(replay, draws=60):
+def assert_draws(replay, draws=30):
     ids = torch.arange(replay.next_id)
     wanted = replay.probabilities(ids, batch_size=ROWS).numpy()
     drawn = torch.cat([replay.sample(ROWS).id for _ in range(draws)])

@@ -12,7 +12,7 @@ import pytest
 
 from replaylab import Field
 from replaylab.distributed.replay import Limiter, RemoteOptions, RemoteReplay, Snapshots
-from replaylab.errors import ConfigError, OverSizeError
+from replaylab.errors import ConfigError, OverSizeError, StorageError
 from replaylab.replay import Prioritized, Replay, Uniform
 from tests.distributed.replay.conftest import FIELDS, steps
 from tests.study.execution.test_study_run import wait_for
@@ -98,6 +98,21 @@ assert not ray.is_initialized()
 """
 
 
+def test_what_was_closed_asks_for_no_cluster(ray_here, monkeypatch):
+    """Ray starts one for any call of an actor while there is none."""
+    with RemoteReplay(100, {"x": Field()}, shards=1, seed=0) as made:
+        made.extend(x=np.arange(5.0))
+    started = []
+    monkeypatch.setattr(ray_here, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray_here, "init", lambda *_args, **_options: started.append(None))
+    calls = (made.stats, lambda: made.add(x=1), lambda: made.update_priorities([0], [1.0]), lambda: made.sample(2))
+    for call in calls:
+        with pytest.raises(StorageError, match="the shards of this replay have ended"):
+            call()
+    assert not started
+
+
+@pytest.mark.slow
 def test_what_was_closed_starts_no_cluster_again():
     """In its own process, whose Ray the replay has started and stopped."""
     ended = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, check=False, timeout=200)

@@ -1,6 +1,7 @@
 """Updates at the steps of one process, progress that actors hear of, and streams that never come again."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import gymnasium as gym
 import numpy as np
@@ -21,21 +22,30 @@ def config(learner=SMALL, env_id="CartPole-v1", **options):
     return TrainingConfig(env_id, learner, Uniform(), **{"total_steps": 200, "eval_every": None, **options})
 
 
+def paced(starts, period, grad):
+    return config(replace(SMALL, learning_starts=starts, train_period=period, gradient_steps=grad), log_every=20)
+
+
+@cache
+def rows_of_one_process(starts, period, grad):
+    metrics = train(paced(starts, period, grad), [0])
+    return {name: rows(metrics, name) for name in ("train/updates", "replay/transitions_replayed")}
+
+
+def rows(metrics, name):
+    return dict(zip(*(column.tolist() for column in metrics.of(name)), strict=True))
+
+
 @pytest.mark.parametrize(
     ("starts", "period", "grad"), [(1, 1, 1), (40, 4, 1), (38, 4, 1), (41, 4, 1), (40, 8, 8), (100, 100, 1), (9, 10, 3)]
 )
 @pytest.mark.parametrize("actors", [Actors(2), Actors(3, envs=2, unroll=7), Actors(1, envs=16)])
 def test_as_many_updates_as_in_one_process_and_at_the_same_steps(starts, period, grad, actors):
-    learner = replace(SMALL, learning_starts=starts, train_period=period, gradient_steps=grad)
-    made = config(learner, log_every=20)
-    alone = train(made, [0])
+    made = paced(starts, period, grad)
     metrics, run, _ = trained(made, actors)
-    for name in ("train/updates", "replay/transitions_replayed"):
-        theirs, mine = (
-            dict(zip(*(column.tolist() for column in one.of(name)), strict=True)) for one in (alone, metrics)
-        )
+    for name, theirs in rows_of_one_process(starts, period, grad).items():
         assert theirs
-        assert mine == theirs
+        assert rows(metrics, name) == theirs
     assert run.agents.updates == of_one_process(made)
 
 

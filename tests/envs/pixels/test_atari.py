@@ -191,11 +191,12 @@ class TestWithTheEmulator:
             make_vector_env("ALE/Pong-v5", 1)
 
 
+SHORT = {"max_num_frames_per_episode": 320}
 GAMES = {
-    "sticky": ("ALE/Pong-v5", {}),
+    "sticky": ("ALE/Pong-v5", SHORT),
     "lives": ("ALE/Breakout-v5", {"episodic_life": True, "clip_rewards": True}),
-    "frame by frame": ("ALE/SpaceInvaders-v5", {"frame_stack": 1, "frame_skip": 1}),
-    "no frame skipped by the game": ("PongNoFrameskip-v4", {"noop_max": 5}),
+    "frame by frame": ("ALE/SpaceInvaders-v5", {"frame_stack": 1, "frame_skip": 1, **SHORT}),
+    "no frame skipped by the game": ("PongNoFrameskip-v4", {"noop_max": 5, **SHORT}),
 }
 
 
@@ -203,6 +204,7 @@ GAMES = {
 @pytest.mark.parametrize("name", GAMES)
 def test_a_restored_game_goes_on_bit_for_bit_into_later_episodes(name):
     env_id, options = GAMES[name]
+    frames = 3_600 if "episodic_life" in options else 750  # of SHORT episodes two and more
     one, other = make_atari(env_id, **options), make_atari(env_id, **options)
     actions = np.random.default_rng(1)
     one.reset(seed=3)
@@ -213,18 +215,18 @@ def test_a_restored_game_goes_on_bit_for_bit_into_later_episodes(name):
         return (env.reset()[0] if terminated or truncated else obs), reward, terminated, truncated
 
     for _ in range(2):  # in an episode's middle, and beyond its end
-        for _ in range(311):
+        for _ in range(111):
             last = step(one, actions.integers(one.action_space.n))[0]
         np.testing.assert_array_equal(other.restore(one.state()), last)
         ends = 0
-        for action in actions.integers(one.action_space.n, size=3_600 // options.get("frame_skip", 4)):
+        for action in actions.integers(one.action_space.n, size=frames // options.get("frame_skip", 4)):
             mine, theirs = step(one, action), step(other, action)
             np.testing.assert_array_equal(mine[0], theirs[0])
             assert mine[1:] == theirs[1:]
             ends += mine[2] or mine[3]
             if ends == (6 if "episodic_life" in options else 2):  # of five lives, so that a game ends, too
                 break
-        assert ends
+        assert ends >= 2
 
 
 @pytest.mark.usefixtures("atari")

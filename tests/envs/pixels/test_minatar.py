@@ -55,7 +55,7 @@ def test_the_vector_form_equals_single_ones(game, mode):
     def make(count, mode):
         return MinAtarVectorEnv(count, game=game, autoreset_mode=mode, **options)
 
-    ends, _ = conformance.equals_single_forms(make, lambda: MinAtarEnv(game=game, **options), mode, 300)
+    ends, _ = conformance.equals_single_forms(make, lambda: MinAtarEnv(game=game, **options), mode, 200)
     assert ends >= 3
 
 

@@ -14,9 +14,9 @@ from tests.envs import conformance
 TAXI = max(name for name in gym.registry if name.startswith("Taxi-"))
 CLIFF = max(name for name in gym.registry if name.startswith("CliffWalking-"))
 ENVS = [
-    (TAXI, {}, 60),
-    (TAXI, {"is_rainy": True}, 60),
-    (CLIFF, {}, 60),
+    (TAXI, {}, 30),
+    (TAXI, {"is_rainy": True}, 30),
+    (CLIFF, {}, 30),
     ("FrozenLake-v1", {}, None),
     ("FrozenLake-v1", {"is_slippery": False, "map_name": "8x8"}, 30),
 ]
@@ -31,7 +31,7 @@ def test_equals_gymnasiums_synchronous_vector_env_on_the_same_streams(env_id, kw
     def make(count, mode):
         return make_vector_env(env_id, count, autoreset_mode=mode, **options)
 
-    ends, _ = conformance.equals_single_forms(make, lambda: gym.make(env_id, **options), mode, 250)
+    ends, _ = conformance.equals_single_forms(make, lambda: gym.make(env_id, **options), mode, 130)
     assert ends >= 20
 
 

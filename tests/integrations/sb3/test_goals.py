@@ -86,9 +86,8 @@ def check(buffer, steps=1, gamma=1.0):
 @pytest.mark.parametrize("strategy", ["future", "final", "episode", GoalSelectionStrategy.FUTURE])
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_rewards_and_ends_are_those_of_the_new_goals(strategy, by_rows):
-    model = learner(
-        env=walking(3, by_rows=by_rows), replay_buffer_kwargs={"n_sampled_goal": 4, "goal_selection_strategy": strategy}
-    )
+    goals = {"n_sampled_goal": 4, "goal_selection_strategy": strategy}
+    model = learner(env=walking(3, by_rows=by_rows), learning_starts=80, replay_buffer_kwargs=goals)
     model.learn(90)
     _, ends = check(model.replay_buffer)
     assert ends.mean() > 0.05  # far more than the walk itself finds
@@ -101,7 +100,7 @@ def test_an_episode_that_is_not_finished_is_relabelled_too():
     assert len(np.unique(found.observations["desired_goal"].numpy(), axis=0)) > 10
 
 
-@pytest.mark.parametrize("kind", [SAC, PrioritizedSAC])
+@pytest.mark.parametrize("kind", [pytest.param(SAC, marks=pytest.mark.slow), PrioritizedSAC])
 def test_all_together(kind, tmp_path):
     """Hindsight, n steps, several environments, derived observations, compression, normalized, saved and loaded."""
     env = VecNormalize(walking(2), norm_obs_keys=["observation"])

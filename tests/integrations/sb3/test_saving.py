@@ -238,7 +238,7 @@ class TestTheLibrarysOwn:
 
     @pytest.mark.parametrize(("kind", "env"), [(SAC, "Pendulum-v1"), (TD3, "Pendulum-v1"), (DQN, "CartPole-v1")])
     def test_a_saved_buffer_is_extended_by_what_its_arrays_hold(self, kind, env, tmp_path):
-        model = small(kind, env, learning_starts=100, buffer_size=1000).learn(150)
+        model = small(kind, env, learning_starts=140, buffer_size=1000).learn(150)
         before = copy.deepcopy(model.replay_buffer)
         model.save_replay_buffer(tmp_path / "kept.pkl")
         model.replay_buffer = None
@@ -253,13 +253,20 @@ class TestTheLibrarysOwn:
         assert model.replay_buffer.full
         np.testing.assert_array_equal(np.roll(model.replay_buffer.timeouts, -150, axis=0), columns["timeouts"])
 
-    @pytest.mark.parametrize("n_envs", [1, 2])
-    @pytest.mark.parametrize("truncate_last_traj", [False, True])
+    @pytest.mark.parametrize(
+        ("truncate_last_traj", "n_envs"),
+        [
+            (False, 1),
+            (True, 2),
+            pytest.param(False, 2, marks=pytest.mark.slow),
+            pytest.param(True, 1, marks=pytest.mark.slow),
+        ],
+    )
     def test_a_buffer_of_goals_is_deleted_and_loaded(self, truncate_last_traj, n_envs, tmp_path):
         goals = {"n_sampled_goal": 2, "goal_selection_strategy": "future", "compute_terminated": "stored"}
         env = make_vec_env(lambda: BitFlippingEnv(n_bits=4, continuous=True), n_envs)
         options = {"train_freq": 4, "gradient_steps": n_envs, "replay_buffer_kwargs": goals}
-        model = small(SAC, env, policy="MultiInputPolicy", **options).learn(200)
+        model = small(SAC, env, policy="MultiInputPolicy", **options).learn(64)
         before = copy.deepcopy(model.replay_buffer)
         model.save_replay_buffer(tmp_path / "kept.pkl")
         del model.replay_buffer
@@ -267,8 +274,8 @@ class TestTheLibrarysOwn:
         for name in ("observations", "next_observations"):
             for key, values in getattr(before, name).items():
                 np.testing.assert_array_equal(getattr(model.replay_buffer, name)[key], values)
-        model.learn(200, reset_num_timesteps=truncate_last_traj)
-        assert model.replay_buffer.size() == 400 // n_envs
+        model.learn(64, reset_num_timesteps=truncate_last_traj)
+        assert model.replay_buffer.size() == 128 // n_envs
 
 
 @pytest.mark.parametrize("sampler", [Prioritized(), Recency()])

@@ -115,7 +115,7 @@ def test_gradients_and_errors_are_those_of_the_weighted_loss(name, n_steps, monk
     options = {"n_steps": n_steps, "gamma": 0.9}
     options |= {"max_grad_norm": 1e9} if "DQN" in name else {}
     model = made(ours(name), name, replay_buffer_kwargs={"sampler": Prioritized(1.0)}, **options)
-    model.learn(60)
+    model.learn(46)
     model._current_progress_remaining = 0.5
     explicit = Explicit()
     reference = Reference(copy.deepcopy(model.replay_buffer), explicit)
@@ -157,11 +157,12 @@ def parameters(model):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("steps", [300, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [120, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_run_with_uniform_draws_is_the_librarys_own(name, steps):
-    options = {"buffer_size": 200, "train_freq": 4 if steps < 2000 else 1}
+    size, options = (60, {"train_freq": 4}) if steps < 2000 else (200, {"train_freq": 1})
+    options["buffer_size"] = size
     own = made(theirs(name), name, **options).learn(steps)
-    draws = {"sampler": LibraryDraws(200)}
+    draws = {"sampler": LibraryDraws(size)}
     mine = made(ours(name), name, replay_buffer_kwargs=draws, **options).learn(steps)
     assert mine.replay_buffer.full
     assert all(torch.equal(*pair) for pair in zip(parameters(own), parameters(mine), strict=True))
@@ -178,14 +179,14 @@ def test_beta_follows_the_progress_of_learning():
     assert (np.diff(asked) > 0).all()
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
 def test_compiled_networks_learn_as_others_do(backend):
-    plain = parameters(made(sb3.PrioritizedDQN, "DQN").learn(80))
+    plain = parameters(made(sb3.PrioritizedDQN, "DQN").learn(60))
     model = made(sb3.PrioritizedDQN, "DQN")
     model.q_net.compile(backend=backend)
     model.q_net_target.compile(backend=backend)
-    assert all(torch.allclose(*pair) for pair in zip(plain, parameters(model.learn(80)), strict=True))
+    assert all(torch.allclose(*pair) for pair in zip(plain, parameters(model.learn(60)), strict=True))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -5,21 +5,33 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from replaylab.learners.dqn.perceptrons import PerceptronAgents
+
 
 def on_device(learner, space, actions, seeds):
     """Return the agents of PyTorch that the settings ask for; the device "cpu" would give the core's."""
     return replace(learner, device="cpu:0").agents(space, actions, seeds)
 
 
-def assert_learn_alike(ours, theirs, batch):
-    """Update the core's agents and PyTorch's: they see the same values, TD errors and gradients."""
-    np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
-    mine, wanted = ours.update(batch), theirs.update(batch)
-    np.testing.assert_allclose(mine.td_error, wanted.td_error, rtol=1e-4, atol=1e-5)
-    for r, one in enumerate(theirs.learners):
-        gradient = torch.cat([in_cores_order(p.grad) for p in one.online.parameters()])
-        scale = gradient.abs().max().item()
-        np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
+def pytorchs_updates(learner, space, actions, batches):
+    """Return what PyTorch's agents of two seeds see in each update: action values, TD errors, gradients (R, P)."""
+    theirs, seen = on_device(learner, space, actions, [3, 4]), []
+    for batch in batches:
+        q, td_error = theirs.q_values(batch.obs), theirs.update(batch).td_error
+        gradients = [torch.cat([in_cores_order(p.grad) for p in one.online.parameters()]) for one in theirs.learners]
+        seen.append((q, td_error, torch.stack(gradients).numpy()))
+    return seen
+
+
+def assert_sees_the_same(learner, space, actions, batches, seen):
+    """Update the core's agents of these seeds, which see the same as PyTorch's did."""
+    ours = learner.agents(space, actions, [3, 4])
+    assert isinstance(ours, PerceptronAgents)
+    for batch, (q, td_error, gradients) in zip(batches, seen, strict=True):
+        np.testing.assert_allclose(ours.q_values(batch.obs), q, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(ours.update(batch).td_error, td_error, rtol=1e-4, atol=1e-5)
+        for mine, gradient in zip(ours.core.gradients, gradients, strict=True):
+            np.testing.assert_allclose(mine, gradient, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
 
 
 def in_cores_order(p):

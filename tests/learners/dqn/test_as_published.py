@@ -1,6 +1,7 @@
 """Each flaw against what it says of itself, and none of them against DQN."""
 
 from dataclasses import asdict, replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -35,8 +36,16 @@ def stored(buffer):
     return {name: column[:, : buffer.size[0]] for name, column in buffer.columns.items()}
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), Prioritized()], ids=str)
-@pytest.mark.parametrize("env_id", ["CartPole-v1", corridor.ENV_ID])
+@pytest.mark.parametrize(
+    ("env_id", "sampler"),
+    [
+        ("CartPole-v1", Uniform()),
+        (corridor.ENV_ID, Prioritized()),
+        pytest.param("CartPole-v1", Prioritized(), marks=pytest.mark.slow),
+        pytest.param(corridor.ENV_ID, Uniform(), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_without_flaws_it_is_dqn_bit_for_bit(sampler, env_id):
     options = {"total_steps": 250, "eval_every": 100, "eval_episodes": 2, "log_every": 10, "measure_every": 50}
     plain = train(env_id, DQN(**SETTINGS), sampler, SEEDS, **options)
@@ -161,6 +170,15 @@ def test_the_target_is_copied_where_an_episode_ends_and_nowhere_else(module):
     assert 20 < copied < 150
 
 
+def briefly(learner, seeds):
+    return train(corridor.ENV_ID, learner, Prioritized(), seeds, total_steps=109, log_every=10, eval_every=None)
+
+
+@cache
+def of_dqn():
+    return briefly(DQN(**SETTINGS), SEEDS)
+
+
 @pytest.mark.parametrize(
     "flaws",
     [
@@ -176,13 +194,11 @@ def test_the_target_is_copied_where_an_episode_ends_and_nowhere_else(module):
 )
 def test_a_population_equals_its_single_runs_and_differs_from_dqn(flaws):
     learner = DQNAsPublished(**SETTINGS, **flaws)
-    options = {"total_steps": 149, "log_every": 10, "eval_every": None}
-    together = train(corridor.ENV_ID, learner, Prioritized(), SEEDS, **options)
-    without = train(corridor.ENV_ID, DQN(**SETTINGS), Prioritized(), SEEDS, **options)
+    together = briefly(learner, SEEDS)
     name = "train/td_error_mean"
-    assert not np.array_equal(together.of(name)[1], without.of(name)[1])
+    assert not np.array_equal(together.of(name)[1], of_dqn().of(name)[1])
     for seed in SEEDS:
-        alone = train(corridor.ENV_ID, learner, Prioritized(), [seed], **options)
+        alone = briefly(learner, [seed])
         np.testing.assert_allclose(together.of(name, seed)[1], alone.of(name)[1], rtol=1e-4, atol=1e-5)
 
 

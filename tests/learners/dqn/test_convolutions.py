@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,10 +12,9 @@ from gymnasium import spaces
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN
 from replaylab.learners.dqn.layers import PIXEL_LAYERS, Convolution, ImageLayers
-from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Batch
 from tests.learners.dqn.batches import batch_of
-from tests.learners.dqn.on_device import assert_learn_alike, on_device
+from tests.learners.dqn.on_device import assert_sees_the_same, on_device, pytorchs_updates
 
 CHOICES = spaces.Discrete(5)
 SETTINGS = DQN(learning_rate=1e-7, batch_size=8, learning_starts=8, gamma=0.9, max_grad_norm=None)
@@ -34,12 +34,16 @@ def agents(seeds, space, actions, **changes):
     return replace(SETTINGS, **changes).agents(space, actions, seeds)
 
 
-def compare(learner, shape, rows):
+@cache
+def autograds(learner, layers, shape, rows):
+    """PyTorch's part, the same beside every kernel; `layers` are those of the learner's network."""
     space = space_of(shape)
-    ours, theirs = learner.agents(space, CHOICES, [3, 4]), on_device(learner, space, CHOICES, [3, 4])
-    assert isinstance(ours, PerceptronAgents)
-    for update in range(2):
-        assert_learn_alike(ours, theirs, batch_of(2, rows, update, space, 5))
+    batches = [batch_of(2, rows, update, space, 5) for update in range(2)]
+    return learner, space, CHOICES, batches, pytorchs_updates(learner, space, CHOICES, batches)
+
+
+def compare(learner, shape, rows):
+    assert_sees_the_same(*autograds(learner, PIXEL_LAYERS[learner.pixel_network], shape, rows))
 
 
 @pytest.mark.parametrize("convolutions", OWN.values(), ids=OWN.keys())

@@ -1,6 +1,7 @@
 """Perceptrons above a small convolution, in the core, beside PyTorch's."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from replaylab.learners.dqn.networks import ConvolutionalNetwork, in_layers_orde
 from replaylab.replay import Prioritized
 from tests.learners.calls import train
 from tests.learners.dqn.batches import batch_of
-from tests.learners.dqn.on_device import assert_learn_alike, in_cores_order, on_device
+from tests.learners.dqn.on_device import assert_sees_the_same, in_cores_order, pytorchs_updates
 
 SHAPE, ACTIONS = (3, 6, 5), 4
 BOX, CHOICES = spaces.Box(0, 1, SHAPE, np.bool_), spaces.Discrete(ACTIONS)
@@ -35,13 +36,18 @@ def agents(seeds, space, actions, **changes):
     return replace(SETTINGS, **changes).agents(space, actions, seeds)
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
+@cache
+def autograds(variant, rows):
+    """PyTorch's part, the same beside every kernel."""
+    learner = replace(SETTINGS, **VARIANTS[variant])
+    batches = [batch_of(2, rows, update, BOX, ACTIONS) for update in range(3)]
+    return learner, BOX, CHOICES, batches, pytorchs_updates(learner, BOX, CHOICES, batches)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("rows", [1, 19, 32])
-def test_gradients_equal_autograds(changes, rows, kernels):
-    learner = replace(SETTINGS, **changes)
-    ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), on_device(learner, BOX, CHOICES, [3, 4])
-    for update in range(3):
-        assert_learn_alike(ours, theirs, batch_of(2, rows, update, BOX, ACTIONS))
+def test_gradients_equal_autograds(variant, rows, kernels):
+    assert_sees_the_same(*autograds(variant, rows))
 
 
 def test_the_published_network_equals_double_precision(kernels):

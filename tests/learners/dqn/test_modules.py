@@ -249,8 +249,8 @@ def test_how_often_one_evaluates_changes_nothing_of_a_network_that_draws():
     def losses(every, seed):
         torch.manual_seed(seed)
         learner = settings(module=dropping, learning_starts=32)
-        options = {"eval_every": every, "eval_episodes": 1, "log_every": 50}
-        return train("CartPole-v1", learner, Uniform(), [0, 1], 150, **options).of("train/loss")[1]
+        options = {"eval_every": every, "eval_episodes": 1, "log_every": 20}
+        return train("CartPole-v1", learner, Uniform(), [0, 1], 100, **options).of("train/loss")[1]
 
     np.testing.assert_array_equal(losses(None, 0), losses(40, 1))
 

@@ -12,7 +12,7 @@ PIXELS = spaces.Box(0, 255, (2, 30, 26), np.uint8)
 CONVOLUTIONS = {"pixel_network": "data_efficient", "learning_rate": 1e-3}
 NETWORKS = {
     **{name: (BOX, 100, test_perceptrons.agents, changes) for name, changes in test_perceptrons.VARIANTS.items()},
-    **{f"module, {name}": (BOX, 100, test_modules.agents, one) for name, one in test_modules.VARIANTS.items()},
+    **{f"module, {name}": (BOX, 30, test_modules.agents, one) for name, one in test_modules.VARIANTS.items()},
     "filters": (test_filters.BOX, 20, test_filters.agents, {"learning_rate": 1e-2}),
     "pixels": (PIXELS, 5, test_convolutions.agents, CONVOLUTIONS),
 }
@@ -41,7 +41,7 @@ def test_replicas_learn_as_if_alone(network):
 @pytest.mark.parametrize("before", [0, 6])
 def test_a_restored_population_goes_on_bit_for_bit(network, before, tmp_path):
     """Also some of its replicas, as where the others have ended."""
-    space, _, make = network
+    space, updates, make = network
     straight, again, some = make([1, 2, 3]), make([9, 9, 9]), make([8, 9])
     for update in range(before):
         straight.update(batch_of(3, seed=update, space=space))
@@ -49,7 +49,8 @@ def test_a_restored_population_goes_on_bit_for_bit(network, before, tmp_path):
     state = dict(np.load(tmp_path / "state.npz"))
     again.restore(state)
     some.restore(pick(state, np.array([False, True, True])))
-    for update in range(before, before + 10):
+    more = max(updates // 10, 6)  # target networks are copied every 4 updates of modules, 10 of perceptrons
+    for update in range(before, before + more):
         batch = batch_of(3, seed=update, space=space)
         fewer = type(batch)(pick(batch, np.array([False, True, True])))
         expected = straight.update(batch).td_error
@@ -58,4 +59,4 @@ def test_a_restored_population_goes_on_bit_for_bit(network, before, tmp_path):
     for name, array in straight.state().items():
         np.testing.assert_array_equal(again.state()[name], array)
         assert array.ndim == 0 or array.shape[0] == 3
-    assert again.updates == some.updates == before + 10
+    assert again.updates == some.updates == before + more

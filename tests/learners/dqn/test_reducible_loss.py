@@ -121,13 +121,23 @@ class Reducible(CustomSampler):
         return wanted / wanted.sum()
 
 
-@pytest.mark.parametrize("sampler", [ReLo(), Mixture((Uniform(), ReLo())), Reducible()], ids=str)
-@pytest.mark.parametrize("module", [None, network], ids=["perceptron", "module"])
+SAMPLERS = [ReLo(), Mixture((Uniform(), ReLo())), Reducible()]
+
+
+@pytest.mark.parametrize(
+    ("module", "sampler"),
+    [
+        *((None, sampler) for sampler in SAMPLERS),
+        (network, SAMPLERS[1]),
+        *(pytest.param(network, SAMPLERS[k], marks=pytest.mark.slow) for k in (0, 2)),
+    ],
+    ids=lambda one: "perceptron" if one is None else "module" if one is network else str(one),
+)
 def test_training_feeds_it(fed, sampler, module):
     learner = replace(SETTINGS, module=module, learning_rate=1e-2)
-    train("CartPole-v1", learner, sampler, [3, 4], 60, eval_every=None)
+    train("CartPole-v1", learner, sampler, [3, 4], 45, eval_every=None)
     given, updates = fed
-    assert len(given) == len(updates) == 41
+    assert len(given) == len(updates) == 26
     for values, (wanted, _) in zip(given, updates, strict=True):
         np.testing.assert_allclose(values, wanted, rtol=1e-6, atol=2e-6)
     assert any((values < 0).any() for values in given)

@@ -65,22 +65,23 @@ class Doing:
 
 
 @pytest.mark.parametrize(
-    ("env_id", "options", "expected"),
+    ("env_id", "options", "cut", "expected"),
     [
-        ("MountainCar-v0", {"max_episode_steps": -1}, 10_000),
-        ("MountainCar-v0", {}, 200),
-        ("MountainCar-v0", {"max_episode_steps": 10_500}, 10_500),
-        ("replaylab/NoisyRewards-v0", {"env": "MountainCar-v0"}, 200),
-        ("Standing-v0", {}, 10_000),
-        ("Standing-v0", {"max_episode_steps": 11_000}, 11_000),
-        ("Standing-v0", {"own_limit": 12_000}, 12_000),
-        ("Standing-v0", {"own_limit": 300}, 300),
-        ("replaylab/NoisyRewards-v0", {"env": "Standing-v0", "max_episode_steps": 10_200}, 10_200),
+        ("MountainCar-v0", {"max_episode_steps": -1}, 1_000, 1_000),
+        ("MountainCar-v0", {}, 1_000, 200),
+        ("MountainCar-v0", {"max_episode_steps": 1_050}, 1_000, 1_050),
+        ("replaylab/NoisyRewards-v0", {"env": "MountainCar-v0"}, 1_000, 200),
+        ("Standing-v0", {}, None, 10_000),
+        ("Standing-v0", {"max_episode_steps": 1_100}, 1_000, 1_100),
+        ("Standing-v0", {"own_limit": 12_000}, None, 12_000),
+        ("Standing-v0", {"own_limit": 300}, 1_000, 300),
+        ("replaylab/NoisyRewards-v0", {"env": "Standing-v0", "max_episode_steps": 1_020}, 1_000, 1_020),
     ],
 )
-def test_an_episode_is_as_long_as_the_environment_lets_it_be(env_id, options, expected):
-    """An endless one is cut; a limit of the environment's own counts, however large."""
-    reward, length = GreedyEvaluation(env_id, 1, env_options=options)(Doing(1), [3], 0)
+def test_an_episode_is_as_long_as_the_environment_lets_it_be(env_id, options, cut, expected):
+    """An endless one is cut, after 10,000 steps if nothing is said; the environment's limit counts, however large."""
+    how = {} if cut is None else {"max_steps": cut}
+    reward, length = GreedyEvaluation(env_id, 1, env_options=options, **how)(Doing(1), [3], 0)
     assert length.tolist() == [expected]
     if "Noisy" not in env_id:
         assert reward.tolist() == [-expected]
@@ -116,17 +117,17 @@ def test_games_are_played_whole_for_unclipped_rewards_without_noise():
     """Inside `NoisyRewards`, too."""
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
-    game = "SpaceInvadersNoFrameskip-v4"
+    game, firing, seeds = "AssaultNoFrameskip-v4", 2, [4]
     whole = {"screen_size": 21, "noop_max": 3}
     training = whole | {"clip_rewards": True, "episodic_life": True}
-    expected = GreedyEvaluation(game, 1, env_options=whole)(Doing(1), SEEDS, 1)
+    expected = GreedyEvaluation(game, 1, env_options=whole)(Doing(firing), seeds, 1)
     assert expected[0].min() > 30
     for env_id, options in ((game, training), ("replaylab/NoisyRewards-v0", {"env": game, "scale": 2.0, **training})):
-        found = GreedyEvaluation(env_id, 1, env_options=options)(Doing(1), SEEDS, 1)
+        found = GreedyEvaluation(env_id, 1, env_options=options)(Doing(firing), seeds, 1)
         np.testing.assert_array_equal(found, expected)
         one_life = make_vector_env(env_id, 1, **options)
         one_life.reset(seed=0)
-        steps = next(t for t in range(1, 1_000) if one_life.step(np.array([1]))[2][0])
+        steps = next(t for t in range(1, 1_000) if one_life.step(np.array([firing]))[2][0])
         assert steps < expected[1].min() / 2
 
 
@@ -158,7 +159,8 @@ def test_games_of_envpool_are_asked_for_whole_and_unclipped(env_id, monkeypatch)
     monkeypatch.setitem(sys.modules, "envpool", SimpleNamespace(make=Pool))
     options = {"backend": "envpool", "reward_clip": True, "episodic_life": True, "noop_max": 1}
     options |= {"env": "Breakout-v5", "scale": 0.0} if "Noisy" in env_id else {}
-    for limit, length in ((None, 10_000), (-1, 10_000), (27_000, 27_000)):
-        found = GreedyEvaluation(env_id, 1, env_options=options | {"max_episode_steps": limit})(Doing(0), [2], 0)
+    for limit, length in ((None, 1_000), (-1, 1_000), (2_700, 2_700)):
+        limited = options | {"max_episode_steps": limit}
+        found = GreedyEvaluation(env_id, 1, max_steps=1_000, env_options=limited)(Doing(0), [2], 0)
         assert np.ravel(found).tolist() == [-length, length]
     assert {(one["reward_clip"], one["episodic_life"], one["noop_max"]) for one in made} == {(False, False, 1)}

@@ -105,10 +105,12 @@ def test_training_tells_it_at_each_evaluation(learner):
 
 def test_q_learning_comes_close_to_the_optimal_values():
     metrics = train(
-        "CliffWalking-v1", QLearning(alpha=1.0, epsilon=0.5, gamma=0.9), Uniform(), [0], 20_000, eval_every=10_000,
-        value_error=True, env_options={"max_episode_steps": 200},
+        "FrozenLake-v1", QLearning(alpha=1.0, epsilon=1.0, gamma=0.9), Uniform(), [0], 3_000, eval_every=300,
+        value_error=True, env_options={"is_slippery": False},
     )  # fmt: skip
-    assert metrics.of("eval/value_error")[1][-1] < 1e-6
+    errors = metrics.of("eval/value_error")[1]
+    assert errors[0] > 0.1
+    assert errors[-1] < 1e-6
 
 
 @pytest.mark.parametrize("seed", [0, 1])

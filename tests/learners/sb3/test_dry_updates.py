@@ -149,7 +149,8 @@ def test_measures_of_networks_are_taken():
     taken = {}
     for sampler in (Uniform(), Prioritized(alpha=1.0, beta=0.0)):
         settings = {"measure_every": 200, "transforms": [NStep(2, gamma=0.99)]}
-        _, taken[type(sampler)] = probed("TD3", "Pendulum-v1", PENDULUM, sampler, 800, **settings)
+        arguments = PENDULUM | {"train_freq": 4}
+        _, taken[type(sampler)] = probed("TD3", "Pendulum-v1", arguments, sampler, 400, **settings)
     names = [{name.removeprefix("replay/") for name in one.columns["metric"]} for one in taken.values()]
     assert names[0] & names[1] >= OF_NETWORKS
     assert "td_error_gap" in names[1] - names[0]  # nothing is fed back to uniform draws
@@ -204,11 +205,12 @@ def test_each_batch_has_noise_of_its_own():
 
 
 def test_a_batch_is_measured_once():
-    """Updates come after episodes of 200 steps, and moments every 25."""
-    arguments = PENDULUM | {"train_freq": [1, "episode"], "gradient_steps": 3, "buffer_size": 2_000}
-    _, metrics = probed("SAC", "Pendulum-v1", arguments, steps=1_300, measure_every=400)
+    """Updates come after episodes of 50 steps, and moments every 6."""
+    arguments = PENDULUM | {"train_freq": [1, "episode"], "gradient_steps": 3}
+    options = {"steps": 330, "env_options": {"max_episode_steps": 50}}
+    _, metrics = probed("SAC", "Pendulum-v1", arguments, **options, measure_every=100)
     steps, variance = metrics.of("replay/gradient_variance", seed=3)
-    assert steps.tolist() == [400, 800, 1_200]
+    assert steps.tolist() == [100, 200, 300]
     assert (variance > 0).all()
-    _, metrics = probed("SAC", "Pendulum-v1", arguments, steps=1_300, measure_every=100)
+    _, metrics = probed("SAC", "Pendulum-v1", arguments, **options, measure_every=25)
     assert "replay/gradient_variance" not in metrics.columns["metric"]  # one batch in each

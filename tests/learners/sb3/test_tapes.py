@@ -10,7 +10,7 @@ from replaylab.replay.samplers.tapes.tape_file import TapeReader
 from tests.learners.sb3.test_sb3 import CARTPOLE, SMALL
 
 SEEDS = [3, 5, 9]
-TD3 = ("TD3", "Pendulum-v1", SMALL | {"learning_starts": 20, "train_freq": 2, "gradient_steps": 2})
+TD3 = ("TD3", "Pendulum-v1", SMALL | {"learning_starts": 70, "train_freq": 2, "gradient_steps": 2})
 
 
 class Drawn(Hook):

@@ -115,8 +115,8 @@ def test_replicas_that_finish_early_leave_the_others_measures_alone():
 @pytest.fixture(scope="module")
 def long():
     """A run of each of some dials, of weights that hardly move."""
-    learner = replace(SMALL, capacity=5_000, batch_size=32, learning_starts=3_000, learning_rate=1e-9)
-    more = {"learner": learner, "env_id": "MountainCar-v0", "steps": 4_500, "seeds": range(4), "eval_every": None}
+    learner = replace(SMALL, capacity=5_000, batch_size=32, learning_starts=1_000, train_period=4, learning_rate=1e-9)
+    more = {"learner": learner, "env_id": "MountainCar-v0", "steps": 2_400, "seeds": range(4), "eval_every": None}
     samplers = {"uniform": Uniform(), "blocks": Blocks(32), "prioritized": Prioritized()}
     samplers |= {"ends": EpisodeEnds(0.5, truncated=True)}
     return {name: run(sampler, measure_every=200, **more) for name, sampler in samplers.items()}

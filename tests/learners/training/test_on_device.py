@@ -134,18 +134,25 @@ def test_environments_explore_separately():
     run.env.close()
 
 
-@pytest.mark.parametrize("mode", ["SameStep", "Disabled"])
-@pytest.mark.parametrize(("env_id", "transforms"), [(CARTPOLE, [NStep(3, 0.99)]), (DOTS, [STACK])])
+@pytest.mark.parametrize(
+    ("env_id", "transforms", "mode"),
+    [
+        (CARTPOLE, [NStep(3, 0.99)], "SameStep"),
+        (DOTS, [STACK], "Disabled"),
+        pytest.param(CARTPOLE, [NStep(3, 0.99)], "Disabled", marks=pytest.mark.slow),
+        pytest.param(DOTS, [STACK], "SameStep", marks=pytest.mark.slow),
+    ],
+)
 def test_a_continued_run_gives_the_same_rows(env_id, transforms, mode, tmp_path):
     class Stop(Hook):
         def before_turn(self, run):
-            if run.clock.steps >= 66:
+            if run.clock.steps >= 36:
                 raise KeyboardInterrupt
 
     def trained(hooks=(), **options):
         return train(
-            env_id, learner(), Prioritized(), [3], 90, transforms=transforms, autoreset_mode=mode, eval_every=45,
-            eval_episodes=1, log_every=6, hooks=hooks, **options,
+            env_id, learner(capacity=30), Prioritized(), [3], 60, transforms=transforms, autoreset_mode=mode,
+            eval_every=30, eval_episodes=1, log_every=6, hooks=hooks, **options,
         )  # fmt: skip
 
     unbroken = trained()

@@ -67,7 +67,7 @@ def far(one, other):
 def test_another_seed_draws_from_the_same_bins(tmp_path):
     """And alone, each seed by its own tape's replica, it draws the same: replicas do not mix."""
     recorded, replayed, theirs, mine = Drawn(), Drawn(), Seen(), Seen()
-    options = {"total_steps": 200}
+    options = {"total_steps": 120}
     train(configured(**options), [0, 1, 2], hooks=[TapeRecorder(tmp_path / "tape"), recorded, theirs])
     placebo = ByStepsToEnd(str(tmp_path / "tape"), 1)
     metrics = train(configured(placebo, measure_every=20, **options), [5, 6, 7], hooks=[replayed, mine])
@@ -82,7 +82,7 @@ def test_another_seed_draws_from_the_same_bins(tmp_path):
     assert not (wanted == found).all()
     for r, seed in enumerate((5, 6, 7)):
         steps, shares = metrics.of("replay/moved_share", seed=seed)
-        assert steps[-1] == 200
+        assert steps[-1] == 120
         assert shares[-1] == pytest.approx(moved[r] / (rows / 3))
     assert moved.sum() < rows / 2
     for r, seed in enumerate((5, 6, 7)):

@@ -20,7 +20,7 @@ class TestAsynchronousPools:
     """Any environments return next, in any order; each is a stream of true transitions all the same."""
 
     @pytest.mark.parametrize("form", [ScriptedPool, ScriptedDmPool])
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=25, deadline=None)
     @given(
         kind=st.sampled_from(["box", "dict", "discrete"]),
         batch_size=st.integers(1, 4),
@@ -39,7 +39,7 @@ class TestAsynchronousPools:
         recorder = ReplayRecorder.for_env(pool, 500, extra_fields=fields, **layout)
         recorder.async_reset()
         waiting = []
-        for _ in range(60):
+        for _ in range(40):
             if pool.under_way:
                 result = recorder.recv()
                 waiting += (result.observation if form is ScriptedDmPool else result[-1])["env_id"].tolist()

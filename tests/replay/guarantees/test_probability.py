@@ -25,7 +25,8 @@ STATES = ["one", "one short", "full", "wrapped"]
 
 
 def steps_added(state, capacity):
-    return {"one": 1, "one short": capacity - 1, "full": capacity, "wrapped": capacity * 7 // 2}[state]
+    laps = 3.5 if capacity < 1000 else 1.5
+    return {"one": 1, "one short": capacity - 1, "full": capacity, "wrapped": int(capacity * laps)}[state]
 
 
 def fill(capacity, steps, sampler, replicas, chunk=500_000):
@@ -52,12 +53,10 @@ def stored_ids(buffer, steps):
 def count_draws(buffer, ids, batch_size, batches):
     """Counts of each stored id (R, N) over many batches, and the sampling distribution's probabilities (R, N)."""
     rows, first = ids.reshape(-1, ids.shape[-1]), ids.flat[0]
-    counts = np.zeros(rows.shape, np.int64)
-    for _ in range(batches):
-        drawn = buffer.sample(batch_size, progress=0.5).id.reshape(len(rows), -1) - first
-        assert drawn.min() >= 0
-        for r, row in enumerate(drawn):
-            counts[r] += np.bincount(row, minlength=rows.shape[1])
+    batches_of_ids = [buffer.sample(batch_size, progress=0.5).id for _ in range(batches)]
+    drawn = np.reshape(batches_of_ids, (batches, len(rows), -1)) - first
+    assert drawn.min() >= 0
+    counts = np.stack([np.bincount(drawn[:, r].ravel(), minlength=rows.shape[1]) for r in range(len(rows))])
     return counts, buffer.probabilities(ids, batch_size=batch_size).reshape(rows.shape)
 
 
@@ -111,7 +110,7 @@ def test_a_million_slots(name, state, replicas):
     capacity = 1_048_577
     buffer, ids = fill(capacity, steps_added(state, capacity), SAMPLERS[name], replicas)
     batch_size = min(250_000, ids.shape[-1])
-    check(buffer, ids, batch_size, batches=4)
+    check(buffer, ids, batch_size, batches=2)
 
 
 class TestTheTestCanFail:

@@ -75,7 +75,7 @@ def test_rows_follow_the_distribution_given_their_pool(replicas):
 
     buffer = make(score, m=3, replicas=replicas)
     counts, distribution = np.zeros((replicas or 1, 5)), np.zeros((replicas or 1, 5))
-    for _ in range(3000):
+    for _ in range(1500):
         batch = buffer.sample(4)
         ids, pool = (np.reshape(each, (replicas or 1, -1)) for each in (batch.id, pools[-1]))
         assert pool.shape[1] == 12

@@ -11,7 +11,7 @@ FIELDS = {"x": Field((), np.int64), "terminated": Field((), bool), "truncated": 
 
 
 class SequenceCase(SamplerTestCase):
-    batches = 150
+    batches = 75
     transforms = (Sequence(4, 1, 2),)
 
     @pytest.mark.parametrize("num_envs", [None])
@@ -40,7 +40,7 @@ CASES = {
         {
             "sampler": sampler,
             "independent": not isinstance(sampler, Blocks),
-            "batches": 150 if sampler.in_core else 75,  # a draw in Python takes ten times as long
+            "batches": 75 if sampler.in_core else 40,  # a draw in Python takes ten times as long
         },
     )
     for i, sampler in enumerate(SAMPLERS)

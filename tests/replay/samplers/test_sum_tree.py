@@ -88,7 +88,7 @@ def edges(leaves, total):
 class TestEdges:
     def test_a_zero_leaf_is_never_found(self, library, capacity):
         rng = np.random.default_rng(capacity)
-        for zeros in [0.0, 0.3, 0.9, 0.999] * 5:
+        for zeros in [0.0, 0.3, 0.9, 0.999] * (5 if capacity < 2000 else 2):
             for spread in [0, 5, 8, 12, 30, 37]:
                 leaves = (10.0 ** rng.uniform(-spread, spread, capacity)).astype(np.float32)
                 leaves[rng.random(capacity) < zeros] = 0

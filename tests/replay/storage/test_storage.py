@@ -53,7 +53,8 @@ class TestTheSameAsInMemory:
     def test_transforms(self, storage, transforms, capacity, envs):
         options = {"num_envs": envs, "transforms": transforms, "seed": 4, "autoreset": "next_step"}
         lead = () if envs is None else (envs,)
-        drive([ReplayBuffer(capacity, FIELDS, **options, storage=s) for s in (None, storage())], 100, lead=lead)
+        turns = 80 if capacity == 64 and envs is None else 40  # the ring wraps
+        drive([ReplayBuffer(capacity, FIELDS, **options, storage=s) for s in (None, storage())], turns, lead=lead)
 
     def test_replicas(self, storage):
         options = {"num_envs": 2, "replicas": 3, "sampler": Prioritized(beta=0.4), "transforms": (NStep(2),), "seed": 1}
@@ -240,7 +241,7 @@ class TestRowsThatBeginAnywhere:
         one = ReplayBuffer(3, {"x": Field()}, storage=storage())
         one.extend(x=np.arange(8))  # id 5, the oldest, is in slot 2
         counts = np.zeros(27, np.int64)
-        for seed in range(1_200):
+        for seed in range(800):
             two = one.handle().open(sampler=Permuted(alpha=1.0, beta=0.4), seed=seed)
             two.update_priorities([5, 6, 7], priority=[1.0, 2.0, 3.0])
             shares = np.rint(two.probabilities([5, 6, 7]) * 6).astype(int) - 1
@@ -257,7 +258,7 @@ class TestRowsThatBeginAnywhere:
         one = ReplayBuffer(64, fields, **options, storage=storage(headroom=1))
         two = one.handle().open(sampler=Uniform())
         x, no = np.zeros((64, 16_384), np.float32), np.zeros(64, bool)
-        for _ in range(200):
+        for _ in range(80):
             two.extend(x=x, terminated=~no, truncated=no)
             other = Thread(target=two.extend, kwargs={"x": x, "terminated": np.arange(64) % 8 == 7, "truncated": no})
             other.start()

@@ -1,8 +1,12 @@
 """Files of rows that something else has written to: an error that reports it, and never a crash, a wait without end, or
-a raw message. Each is opened in a child process, so that one that dies or hangs is a failure of its test alone."""
+a raw message. Each is opened in a child process, so that one that dies or hangs is a failure of its test alone. A
+process with nothing else in it makes the children: to make one of pytest's, with all the tests' modules, takes longer
+than most tests here."""
 
+import contextlib
 import json
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -30,7 +34,7 @@ MARKS = WORDS + (8 * LOG + 63) // 64 * 64
 NUMBERS = (-(2**63), -(2**40), -2, -1, 0, 1, 2, 7, 13, 26, 2**31, 2**32 - 1, 2**32, 2**40, 2**53, 2**62, 2**63 - 1)
 
 
-def outcome(function, *args, seconds=20):
+def outcome_of_a_child(function, *args, seconds=20):
     """Return what a function says in a child process: "" if it returns, an error's class and text, or how it died."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
@@ -54,6 +58,35 @@ def outcome(function, *args, seconds=20):
     if not said.startswith("said:"):
         return f"hangs for {seconds} seconds" if not ready else f"dies by signal {os.WTERMSIG(status)}"
     return said.removeprefix("said:")
+
+
+def answer():
+    """Tell what each function says in a child process, as standard input asks."""
+    assert np.ma  # loaded by asking for it, here and not in every child
+    warnings.simplefilter("error")
+    os.fsync = lambda file: None
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # for what functions print
+    with contextlib.suppress(EOFError):
+        while True:
+            function, args = pickle.load(sys.stdin.buffer)
+            pickle.dump(outcome_of_a_child(function, *args), answers)
+            answers.flush()
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    """What a function of this module says in a child process."""
+    command = [sys.executable, "-c", f"from {__name__} import answer; answer()"]
+    folder = Path(__file__).parents[len(__name__.split(".")) - 1]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+
+        def ask(function, *args):
+            process.stdin.write(pickle.dumps((function, args)))
+            process.stdin.flush()
+            return pickle.load(process.stdout)
+
+        yield ask
 
 
 def make(path, **options):
@@ -111,7 +144,7 @@ def put(file, at, content):
         rows.write(content)
 
 
-def test_the_file_is_as_this_test_takes_it_to_be(file):
+def test_the_file_is_as_this_test_takes_it_to_be(outcome, file):
     content = file.read_bytes()
     assert struct.unpack_from("<q", content, HEAD) == (18,)
     assert {struct.unpack_from("<Q", content, WORDS + 8 * n)[0] >> 32 for n in range(LOG)} == {1, 2}
@@ -160,7 +193,7 @@ def refused_with_any_number(file, member):
 
 
 @pytest.mark.parametrize("member", HEADER)
-def test_a_header_of_any_number(file, member):
+def test_a_header_of_any_number(outcome, file, member):
     said = outcome(refused_with_any_number, file, member)
     header = dict(zip(MEMBERS, struct.unpack_from(f"<{len(MEMBERS)}q", file.read_bytes(), 16), strict=True))
     assert said == "", header
@@ -168,7 +201,7 @@ def test_a_header_of_any_number(file, member):
 
 @pytest.mark.parametrize("name", ["row", "id", "old"])
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_writers_record_of_any_number(file, name, number):
+def test_a_writers_record_of_any_number(outcome, file, name, number):
     for writer in range(WRITERS):
         put(file, RECORDS + 64 * writer + 8 * ["row", "id", "old"].index(name), struct.pack("<q", number))
     said = outcome(use, file)
@@ -178,7 +211,7 @@ def test_a_writers_record_of_any_number(file, name, number):
 
 
 @pytest.mark.parametrize("number", [*NUMBERS, 17, 19, 5, 31, 18 + LOG])
-def test_a_head_of_any_number(file, number):
+def test_a_head_of_any_number(outcome, file, number):
     put(file, HEAD, struct.pack("<q", number))
     said = outcome(use, file)
     # 17: as if a writer had been killed before it moved the head.
@@ -187,7 +220,7 @@ def test_a_head_of_any_number(file, number):
 
 @pytest.mark.parametrize("lap", [0, 1, 2, 3, 2**32 - 1])
 @pytest.mark.parametrize("row", [0, LOG + WRITERS - 1, LOG + WRITERS, 2**32 - 1])
-def test_a_log_of_any_word(file, lap, row):
+def test_a_log_of_any_word(outcome, file, lap, row):
     for n in range(LOG):
         put(file, WORDS + 8 * n, struct.pack("<Q", lap << 32 | row))
     said = outcome(use, file)
@@ -196,32 +229,33 @@ def test_a_log_of_any_word(file, lap, row):
 
 @pytest.mark.parametrize("stream", [0, 3, 4, 2**31 - 1, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("place", [0, 5, 2**32 - 1])
-def test_marks_of_any_number(file, stream, place):
+def test_marks_of_any_number(outcome, file, stream, place):
     for row in range(LOG + WRITERS + 1):
         put(file, MARKS + 16 * row, struct.pack("<qII", -1, stream, place))
     said = outcome(use, file)
     assert said.startswith("StorageError: ") == (stream & 0x7FFFFFFF > 3), said
 
 
+def use_while_damaged(file, place, number):
+    buffer = make(file)
+    buffer.add(**step(np.random.default_rng(1), (ENVS,)))
+    at = {"head": HEAD, "record": RECORDS}.get(place, WORDS)
+    for n in range(LOG if place == "log" else 1):
+        put(file, at + 8 * n, struct.pack("<q", number))
+    for _ in range(3):
+        for one in (lambda: buffer.sample(4), lambda: buffer.add(**step(np.random.default_rng(1), (ENVS,)))):
+            try:
+                one()
+            except StorageError as error:
+                last = error
+    if place != "record":
+        raise last
+
+
 @pytest.mark.parametrize("number", [-1, 2**40, 2**63 - 1])
 @pytest.mark.parametrize("place", ["head", "log", "record"])
-def test_damage_that_comes_while_it_is_open(file, place, number):
-    def call():
-        buffer = make(file)
-        buffer.add(**step(np.random.default_rng(1), (ENVS,)))
-        at = {"head": HEAD, "record": RECORDS}.get(place, WORDS)
-        for n in range(LOG if place == "log" else 1):
-            put(file, at + 8 * n, struct.pack("<q", number))
-        for _ in range(3):
-            for one in (lambda: buffer.sample(4), lambda: buffer.add(**step(np.random.default_rng(1), (ENVS,)))):
-                try:
-                    one()
-                except StorageError as error:
-                    last = error
-        if place != "record":
-            raise last
-
-    said = outcome(call)
+def test_damage_that_comes_while_it_is_open(outcome, file, place, number):
+    said = outcome(use_while_damaged, file, place, number)
     assert said.startswith("StorageError: ") or (place == "record" and said == ""), said
 
 
@@ -240,7 +274,7 @@ DECLARATIONS = [
 
 
 @pytest.mark.parametrize("text", DECLARATIONS, ids=lambda text: repr(text[:12]))
-def test_a_declaration_of_any_text(file, text):
+def test_a_declaration_of_any_text(outcome, file, text):
     own = struct.unpack_from("<q", file.read_bytes(), 64)[0]
     put(file, 4096, text.ljust(own)[:own])
     for _ in range(2):
@@ -249,13 +283,13 @@ def test_a_declaration_of_any_text(file, text):
         put(file, 64, struct.pack("<q", len(text)))  # and its own length
 
 
-def test_an_identity_that_is_no_text(file):
+def test_an_identity_that_is_no_text(outcome, file):
     put(file, 96, b"\xff" * 32)
     assert "its identity is not as written" in outcome(use, file)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to nowhere", "device"])
-def test_what_is_no_file(tmp_path, kind):
+def test_what_is_no_file(outcome, tmp_path, kind):
     path = tmp_path / "rows"
     if kind == "pipe":
         os.mkfifo(path)
@@ -276,17 +310,18 @@ def test_what_is_no_path(path):
         SharedMemory(path)
 
 
+def use_while_cut(file, length, call):
+    buffer = make(file)
+    buffer.sample(4)
+    os.truncate(file, length)
+    arguments = {"sample": (4,), "update_priorities": ([17], [1.0]), "probabilities": ([17],), "get": ([17],)}
+    getattr(buffer, call)(*arguments.get(call, ()))
+
+
 @pytest.mark.parametrize("length", [0, 1, 4096, 8192, 10_000])
 @pytest.mark.parametrize("call", ["sample", "update_priorities", "probabilities", "get", "stats"])
-def test_a_file_cut_short_while_it_is_open(file, length, call):
-    def cut():
-        buffer = make(file)
-        buffer.sample(4)
-        os.truncate(file, length)
-        arguments = {"sample": (4,), "update_priorities": ([17], [1.0]), "probabilities": ([17],), "get": ([17],)}
-        getattr(buffer, call)(*arguments.get(call, ()))
-
-    assert "another process has cut it short" in outcome(cut)
+def test_a_file_cut_short_while_it_is_open(outcome, file, length, call):
+    assert "another process has cut it short" in outcome(use_while_cut, file, length, call)
 
 
 SHIM = """
@@ -368,15 +403,15 @@ class TestDisks:
         assert "but its file system has 3072000 free" in done.stdout
 
 
-def test_a_snapshot_of_rows_whose_log_is_damaged(file, tmp_path):
+def use_loaded(folder):
+    ReplayBuffer.load(folder).get([14])
+
+
+def test_a_snapshot_of_rows_whose_log_is_damaged(outcome, file, tmp_path):
     make(file).save(tmp_path / "s")
     put(file, WORDS + 8, struct.pack("<Q", 0))
 
-    def load():
-        buffer = ReplayBuffer.load(tmp_path / "s")
-        buffer.get([14])
-
-    assert "its log lacks a step that its head counts" in outcome(load)
+    assert "its log lacks a step that its head counts" in outcome(use_loaded, tmp_path / "s")
 
 
 def test_the_words_of_the_manifest_and_of_the_declaration_agree(file):

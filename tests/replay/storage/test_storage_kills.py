@@ -211,8 +211,8 @@ def mapped(tmp_path):
 @pytest.mark.parametrize("kind", ["shared", "mapped"])
 class TestKills:
     @pytest.mark.parametrize("kills", [kills_among_others, kills_alone])
-    def test_fifteen(self, kind, kills, children, request):
-        kills(request.getfixturevalue(kind), children, 15, seed=1)
+    def test_six(self, kind, kills, children, request):
+        kills(request.getfixturevalue(kind), children, 6, seed=1)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("kills", [kills_among_others, kills_alone])
@@ -220,7 +220,7 @@ class TestKills:
         kills(request.getfixturevalue(kind), children, 200, seed=2)
 
 
-@pytest.mark.parametrize("seconds", [1.0, pytest.param(5.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [0.3, pytest.param(5.0, marks=pytest.mark.slow)])
 def test_four_processes_at_once(shared, children, seconds):
     """Three write, one reads, and this one looks on."""
     buffer = make(shared)
@@ -230,13 +230,16 @@ def test_four_processes_at_once(shared, children, seconds):
     for who in range(3):
         children.start(write, shared, who, 0, promised[who])
     children.start(read, shared, batches)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    start = time.monotonic()
+
+    def are_all_under_way():
+        return batches[0] > 0 and min(next_number(one[0]) for one in promised) > 100
+
+    while (took := time.monotonic() - start) < seconds or (took < PATIENCE and not are_all_under_way()):
         check(buffer, {who: int(one[0]) for who, one in enumerate(promised)})
     children.kill_all()
     check(buffer, {who: int(one[0]) for who, one in enumerate(promised)})
-    assert batches[0] > 0
-    assert min(next_number(one[0]) for one in promised) > 100
+    assert are_all_under_way()
 
 
 @pytest.fixture(scope="module")
@@ -254,8 +257,8 @@ class TestBetweenAnyTwoStores:
     @pytest.mark.parametrize(
         ("what", "amount"),
         [
-            ("deaths", "200"),
-            ("race", "0.5"),
+            ("deaths", "100"),
+            ("race", "0.3"),
             pytest.param("kills", "200", marks=pytest.mark.slow),
             pytest.param("deaths", "2000", marks=pytest.mark.slow),
         ],

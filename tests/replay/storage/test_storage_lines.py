@@ -80,7 +80,7 @@ def test_an_epoch_loses_nothing_where_a_batch_is_drawn_again(tmp_path):
     thread.start()
     try:
         crossed = 0
-        while crossed < 400:
+        while crossed < 120:
             (ids,) = buffer.stored_ids()
             due = ids[buffer.probabilities(ids, batch_size=1) > 0]  # of the epoch under way, or all
             if len(due) == capacity or len(due) >= batch:

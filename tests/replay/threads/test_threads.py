@@ -98,7 +98,7 @@ def hammer(seconds, sampler, replicas):
 @pytest.mark.parametrize("replicas", [None, 3])
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(), Combined()], ids=repr)
 def test_one_adds_one_samples_one_updates(sampler, replicas):
-    rounds = hammer(0.8, sampler, replicas)
+    rounds = hammer(0.4, sampler, replicas)
     assert min(rounds.values()) > 10
 
 
@@ -119,7 +119,7 @@ def test_several_of_each_lose_no_step():
         buffer.columns["stamp"].max()
         assert len(buffer) == 100
 
-    repeat_together((add, learn) * 3)
+    repeat_together((add, learn) * 3, seconds=0.5)
     ids = np.sort(np.concatenate(given))
     np.testing.assert_array_equal(ids, np.arange(100, 100 + len(ids)))
     newest = np.arange(ids[-1] - 99, ids[-1] + 1)

@@ -84,7 +84,7 @@ threads = [
 ]
 def check():
     assert abs(use(buffer) - 1) < 1e-6
-for _ in range(8):
+for _ in range(5):
     in_child(work_or_refuse)
 stop.set()
 [thread.join() for thread in threads]
@@ -113,7 +113,7 @@ def check():
         assert "in the process that this one was forked from" in str(error), error
     batches.close()
     assert abs(use(buffer) - 1) < 1e-6
-for _ in range(6):
+for _ in range(4):
     next(batches)
     in_child(work_or_refuse)
 next(batches)

@@ -22,7 +22,7 @@ def work():
         CALL
 for _ in range(2):
     threading.Thread(target=work, daemon=True).start()
-time.sleep(0.2)
+time.sleep(0.1)
 faulthandler.cancel_dump_traceback_later()
 print("end")
 """
@@ -40,5 +40,5 @@ print("end")
     ],
 )
 def test_a_daemon_thread_does_not_abort_the_end(call):
-    for _ in range(4):
+    for _ in range(2):
         assert run_alone(SETUP.replace("CALL", call)) == "end\n"

@@ -217,8 +217,8 @@ every_combination = pytest.mark.parametrize(
 
 @every_combination
 def test_every_combination(number, tmp_path):
-    for k in range(4):
-        drive(swept_world(number, (number * 4 + k) * 7 % len(WORLDS)), 80, tmp_path / str(k))
+    for k in range(3):
+        drive(swept_world(number, (number * 3 + k) * 7 % len(WORLDS)), 60, tmp_path / str(k))
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def test_differences_are_judged_at_the_level_of_their_analysis():
     level = interim_levels([0.25, 0.5, 1.0])[1]
     assert study().analysis_level == pytest.approx(level)
     verdicts = set()
-    for gain in np.linspace(0.0, 2.0, 13):
+    for gain in np.linspace(0.0, 2.0, 7):
         runs = curves(20, gain=gain)
         plain, planned = comparisons.differences(runs, "uniform"), comparisons.differences_of(runs, study())
         for one, interim in zip(plain, planned, strict=True):
@@ -102,7 +102,7 @@ def test_contrasts_are_too_and_equivalence_with_a_wider_interval():
     verdicts = set()
     spec = study(contrasts=[CHOICE | {"equivalence": 0.9}])
     unplanned = spec.model_copy(update={"interim": None})
-    for gain in np.linspace(0.0, 2.0, 11):
+    for gain in np.linspace(0.0, 2.0, 6):
         runs = curves(20, gain=gain)
         (one,), (interim,) = (evaluate_contrasts(each, lambda _, runs=runs: runs).results for each in (unplanned, spec))
         factor = 0.05 / spec.analysis_level

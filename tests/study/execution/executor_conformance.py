@@ -1,6 +1,9 @@
 """What every executor must keep: inherit it, and give it a way to make one."""
 
 import threading
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -32,8 +35,10 @@ TABLES = {
     "environments": ["FrozenLake-v1"],
     "seeds": 3,
     "chunk_size": 1,
+    "budget": {"steps": 100},
     "learners": {"q": {"type": "q_learning", "batch_size": 4}},
 }
+NETWORKS = {"budget": {"steps": 100}, "evaluation": {"every": 50, "episodes": 1}}
 HOSTILE = "tests.study.execution.hostile"
 FAILING = "tests.study.failing"
 MEMBERS = {
@@ -70,6 +75,66 @@ def finish(executor: Executor, tasks: list[Task], handle: Handler = lambda *_: N
         executor.wait(take)
     assert len(set(order)) == len(order)
     return [ends[ticket] for ticket in order]
+
+
+@cache
+def bytes_here() -> dict[str, bytes]:
+    """Return the files of `chunks`, made in this process, by id."""
+    return {p.id: perform(TrainTask(p), lambda step: None).result for p in chunks()}
+
+
+@cache
+def files_here() -> dict[str, bytes]:
+    """Return the files of a study of networks, made in this process, by id."""
+    with TemporaryDirectory() as folder:
+        plain = study(Path(folder), **NETWORKS)
+        assert plain.run(executor=InProcess()).complete
+        return {chunk.id: plain.file_of(chunk).read_bytes() for chunk in plain.chunks}
+
+
+@cache
+def rows_here() -> dict[str, list[Any]]:
+    """Return the rows of `TABLES`, made in this process."""
+    with TemporaryDirectory() as folder:
+        plain = study(Path(folder), **TABLES)
+        assert plain.run(executor=InProcess()).complete
+        return rows(plain)
+
+
+PICKY = NETWORKS | {"environments": [f"{FAILING}:Picky-v0"], "seeds": 6, "strategies": {"uniform": {"type": "uniform"}}}
+
+
+@cache
+def picky_here() -> tuple[tuple[int, ...], dict[str, list[Any]]]:
+    """Return the seeds that fail, each run alone in this process, and the rows of the others."""
+    with TemporaryDirectory() as folder:
+        alone = study(Path(folder), **PICKY, chunk_size=1)
+        bad = {f.chunk.seeds[0] for f in alone.run(executor=InProcess()).failures}
+        return tuple(sorted(bad)), rows(alone)
+
+
+class Kept:
+    """An executor around another that a study does not close, so that the next test need not start workers again."""
+
+    def __init__(self, inner: Executor) -> None:
+        self.inner = inner
+        self.closed = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def slots(self) -> int:
+        return self.inner.slots
+
+    def submit(self, task: Task) -> int:
+        return self.inner.submit(task)
+
+    def wait(self, handle: Handler) -> None:
+        self.inner.wait(handle)
+
+    def close(self) -> None:
+        self.closed += 1
 
 
 class Counted:
@@ -112,6 +177,10 @@ class ExecutorConformance:
         """Kill one that performs a task, or skip the test where that cannot be."""
         raise NotImplementedError
 
+    def make_another(self) -> Executor:
+        """Return one of another kind."""
+        return InProcess()
+
     @pytest.fixture(scope="class")
     @classmethod
     def executor(cls):
@@ -126,8 +195,7 @@ class ExecutorConformance:
         assert executor.slots >= 1
 
     def test_a_chunk_gives_the_bytes_it_gives_here_in_any_order(self, executor, tmp_path):
-        planned = chunks()
-        expected = {p.id: perform(TrainTask(p), lambda step: None).result for p in planned}
+        planned, expected = chunks(), bytes_here()
         for order in (planned, planned[::-1]):
             for chunk, event in zip(order, finish(executor, [TrainTask(p) for p in order]), strict=True):
                 assert isinstance(event, Finished)
@@ -139,15 +207,16 @@ class ExecutorConformance:
                 assert damage(file) is None
 
     def test_a_study_has_the_same_rows_as_with_one_worker(self, executor, tmp_path):
-        plain, made = study(tmp_path / "plain"), study(tmp_path / "made")
-        assert plain.run(executor=InProcess()).complete
-        assert made.run(executor=executor).complete
-        for chunk in plain.chunks:
-            assert made.file_of(chunk).read_bytes() == plain.file_of(chunk).read_bytes()
+        made, kept = study(tmp_path, **NETWORKS), Kept(executor)
+        assert made.run(executor=kept).complete
+        assert kept.closed == 1
+        assert files_here().keys() == {chunk.id for chunk in made.chunks}
+        for chunk in made.chunks:
+            assert made.file_of(chunk).read_bytes() == files_here()[chunk.id]
             assert made.record(f"timing/{chunk.id}")["machine"] is not None
 
     def test_progress_grows_up_to_the_end(self, executor):
-        (long,) = chunks(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 8_000})
+        (long,) = chunks(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 2_000})
         seen: list[int] = []
 
         def take(_: int, event: Event) -> None:
@@ -158,7 +227,7 @@ class ExecutorConformance:
         assert isinstance(end, Finished)
         assert seen
         assert seen == sorted(set(seen))
-        assert seen[-1] <= 8_000
+        assert seen[-1] <= 2_000
 
     def test_checks_and_timings_are_tasks_too(self, executor):
         lake, *_ = chunks()
@@ -187,19 +256,18 @@ class ExecutorConformance:
         assert isinstance(done, Finished)
 
     def test_a_bad_seed_is_reported_and_the_others_are_there(self, executor, tmp_path):
-        few = {"environments": [f"{FAILING}:Picky-v0"], "seeds": 6, "strategies": {"uniform": {"type": "uniform"}}}
-        alone = study(tmp_path / "alone", **few, chunk_size=1)
-        bad = {f.chunk.seeds[0] for f in alone.run(executor=InProcess()).failures}
-        made = study(tmp_path / "made", **few, chunk_size=6)
-        (failure,) = made.run(executor=executor).failures
-        assert failure.chunk.seeds == tuple(sorted(bad))
-        assert failure.traceback.startswith(f"Fails with seed {', '.join(map(str, sorted(bad)))}. Seed {min(bad)}:\n")
+        bad, of_the_others = picky_here()
+        assert 0 < len(bad) < 6
+        made = study(tmp_path, **PICKY, chunk_size=6)
+        (failure,) = made.run(executor=Kept(executor)).failures
+        assert failure.chunk.seeds == bad
+        assert failure.traceback.startswith(f"Fails with seed {', '.join(map(str, bad))}. Seed {min(bad)}:\n")
         assert failure.traceback.endswith("RuntimeError: bad luck\n")
-        np.testing.assert_equal(rows(made), rows(alone))
-        again = made.run(executor=executor)
+        np.testing.assert_equal(rows(made), of_the_others)
+        again = made.run(executor=Kept(executor))
         assert again.ran == ()
         assert [f.chunk.seeds for f in again.failures] == [failure.chunk.seeds]
-        assert [f.stem for f in (tmp_path / "made" / "failures").iterdir()] == [failure.chunk.id]
+        assert [f.stem for f in (tmp_path / "failures").iterdir()] == [failure.chunk.id]
 
     def test_what_libraries_print_breaks_nothing(self, executor, monkeypatch):
         monkeypatch.setattr("builtins.input", lambda: None)  # of this process, where pytest has it raise
@@ -213,7 +281,7 @@ class ExecutorConformance:
         assert abs(len(reported.result) - len(silent.result)) < 200  # the names differ
 
     def test_no_more_than_its_slots_are_in_flight(self, executor, tmp_path):
-        counted = Counted(executor)
+        counted = Counted(Kept(executor))
         made = study(tmp_path, **TABLES | {"seeds": 5})
         assert made.run(executor=counted).complete
         assert counted.submitted == 10 + 2  # and a check of each strategy
@@ -254,14 +322,13 @@ class ExecutorConformance:
                 if self.done == 2:
                     raise KeyboardInterrupt
 
-        made, plain = study(tmp_path / "made", **TABLES), study(tmp_path / "plain", **TABLES)
+        made = study(tmp_path, **TABLES)
         with pytest.raises(KeyboardInterrupt):
             made.run(executor=executor, reporter=Impatient())
         there = len(made.present)
         assert there >= 2
-        assert len(made.run(workers=1).ran) == 6 - there
-        assert plain.run(executor=InProcess()).complete
-        np.testing.assert_equal(rows(made), rows(plain))
+        assert len(made.run(executor=self.make_another()).ran) == 6 - there
+        np.testing.assert_equal(rows(made), rows_here())
 
     def test_a_killed_worker_loses_its_task_and_no_other(self, executor):
         (long, *_), lakes = chunks(budget={"steps": 10_000_000}), chunks()

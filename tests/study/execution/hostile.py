@@ -24,6 +24,19 @@ class Calm(gym.Env):
         return np.full(2, 0.5, np.float32), 1.0, self.count == 10, False, {}
 
 
+class Numbered(Calm):
+    """For tables, so that PyTorch need not be imported."""
+
+    observation_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 1, *super().step(action)[1:]
+
+
 class Exits(Calm):
     def step(self, action):
         sys.exit(0)
@@ -113,6 +126,7 @@ class NoLastObs(Calm):
 
 for kind in (
     Calm,
+    Numbered,
     Prints,
     Crashes,
     LeavesAChild,

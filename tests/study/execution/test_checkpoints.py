@@ -1,6 +1,7 @@
 """A killed chunk continues from its last checkpoint: the rows are those of an unbroken run."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.reporter import Reporter
+from replaylab.study.execution.worker import checkpoints
+from replaylab.study.execution.worker import perform as worker
 from tests.study.execution.executor_conformance import Counted
 from tests.study.execution.test_kills import kill_all
 from tests.study.execution.test_study_run import wait_for
@@ -20,13 +23,34 @@ EPISODES = {
     "environments": ["FrozenLake-v1"],
     "seeds": 2,
     "strategies": {"uniform": {"type": "uniform"}},
-    "budget": {"episodes": 300},
-    "evaluation": {"every": 100, "episodes": 2},
-    "logging": {"every": 50},
+    "budget": {"episodes": 90},
+    "evaluation": {"every": 30, "episodes": 2},
+    "logging": {"every": 15},
     "learners": {"q": {"type": "q_learning", "batch_size": 4}},
 }
-OFTEN = 0.1
-"""Seconds between checkpoints."""
+OFTEN = 70
+"""Turns between checkpoints."""
+
+
+class Turns:
+    """A clock that goes on by one with each look, of which there is one a turn."""
+
+    now = 0
+
+    def perf_counter(self) -> int:
+        self.now += 1
+        return self.now
+
+
+def count_turns(monkeypatch) -> None:
+    """Have checkpoints kept every so many turns, and all progress reported, however fast the machine is."""
+    monkeypatch.setattr(checkpoints, "time", Turns())
+    monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _turns(monkeypatch):
+    count_turns(monkeypatch)
 
 
 class Spy(Reporter):
@@ -49,21 +73,13 @@ def kept(made: Study) -> dict[str, int]:
     return found
 
 
-def interrupted(folder: Path, stop: int = 1_000, **changes) -> Study:
-    """Return a study that was interrupted when a chunk had come so far."""
-    made = study(folder, **changes)
-    with pytest.raises(KeyboardInterrupt):
-        made.run(executor=InProcess(), reporter=Spy(stop), checkpoint_every=OFTEN)
-    return made
-
-
 def unbroken(folder: Path, **changes) -> dict[str, list]:
     made = study(folder, **changes)
     assert made.run(executor=InProcess(), checkpoint_every=None).complete
     return rows(made)
 
 
-LONG = DEEP | {"budget__steps": 3_000}
+LONG = DEEP | {"budget__steps": 900, "evaluation__every": 300}
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +88,25 @@ def long_rows(tmp_path_factory):
     return unbroken(tmp_path_factory.mktemp("unbroken"), **LONG)
 
 
-def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(tmp_path, long_rows):
-    made = interrupted(tmp_path / "made", **LONG)
+@pytest.fixture(scope="module")
+def broken_off(tmp_path_factory):
+    """The folder of a run of `LONG` that was interrupted when its chunk had come to a third."""
+    made = study(tmp_path_factory.mktemp("broken-off"), **LONG)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "_REPORT_SECONDS", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            made.run(executor=InProcess(), reporter=Spy(300), checkpoint_every=0.02)
+    return made.folder
+
+
+@pytest.fixture
+def interrupted(broken_off, tmp_path):
+    """A copy of that study."""
+    return study(shutil.copytree(broken_off, tmp_path / "made"), **LONG)
+
+
+def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(interrupted, long_rows):
+    made = interrupted
     there = kept(made)
     assert there
     again = Spy()
@@ -84,8 +117,8 @@ def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(tmp_path, long_ro
     assert not (made.folder / "checkpoints").exists()
 
 
-def test_the_time_before_the_break_counts(tmp_path):
-    made = interrupted(tmp_path, **LONG)
+def test_the_time_before_the_break_counts(interrupted):
+    made = interrupted
     (name,) = kept(made)
     state = made.folder / "checkpoints" / name / json.loads(_manifest(made, name).read_text())["files"]["state"]["file"]
     with np.load(state) as arrays:
@@ -99,7 +132,7 @@ def test_the_time_before_the_break_counts(tmp_path):
 def test_episodes_of_which_some_seeds_have_had_theirs(tmp_path):
     expected = unbroken(tmp_path / "unbroken", **EPISODES)
     made = study(tmp_path / "made", **EPISODES)
-    for stop in (100, 200):
+    for stop in (30, 60):
         with pytest.raises(KeyboardInterrupt):
             made.run(executor=InProcess(), reporter=Spy(stop), checkpoint_every=OFTEN)
         assert kept(made)
@@ -108,8 +141,8 @@ def test_episodes_of_which_some_seeds_have_had_theirs(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["manifest", "state", "buffer"])
-def test_a_damaged_checkpoint_is_left_and_the_chunk_begins_again(tmp_path, damage, long_rows):
-    made = interrupted(tmp_path / "made", **LONG)
+def test_a_damaged_checkpoint_is_left_and_the_chunk_begins_again(interrupted, damage, long_rows):
+    made = interrupted
     (name,) = kept(made)
     manifest = _manifest(made, name)
     listed = json.loads(manifest.read_text())
@@ -120,7 +153,7 @@ def test_a_damaged_checkpoint_is_left_and_the_chunk_begins_again(tmp_path, damag
         file = manifest if damage == "manifest" else folder / listed["files"]["state"]["file"]
     file.write_bytes(file.read_bytes()[:-9])
     again = Spy()
-    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=3 * OFTEN).complete
     assert min(again.seen[name]) < listed["steps"]
     np.testing.assert_equal(rows(made), long_rows)
 

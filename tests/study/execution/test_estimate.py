@@ -14,7 +14,7 @@ from tests.study.tiny import pretended, study
 
 def test_a_dry_run_tells_the_grid_and_writes_nothing(tmp_path):
     made = study(tmp_path / "out", environments=["CartPole-v1", "tests.study.failing:Fails-v0"])
-    found = made.estimate(workers=2, seconds=0.4)
+    found = made.estimate(workers=1, seconds=0.2)
     assert not (tmp_path / "out").exists()
     lines = str(found).splitlines()
     assert lines[0] == "environments: CartPole-v1, tests.study.failing:Fails-v0"

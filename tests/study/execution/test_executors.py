@@ -30,12 +30,11 @@ class TestLocalProcesses(ExecutorConformance):
         os.kill(worker._process.pid, signal.SIGKILL)
 
     def test_an_idle_worker_that_died_gets_no_task(self, executor):
-        executor.close()
         lakes = chunks()
         finish(executor, [TrainTask(lakes[0])])
-        (worker,) = executor._idle
-        os.kill(worker._process.pid, signal.SIGKILL)
-        wait_for(lambda: not worker.alive)
+        for worker in (dead := executor._idle[:]):
+            os.kill(worker._process.pid, signal.SIGKILL)
+        wait_for(lambda: dead and not any(worker.alive for worker in dead))
         (event,) = finish(executor, [TrainTask(lakes[1])])
         assert isinstance(event, Finished)
 
@@ -56,7 +55,8 @@ class TestLocalProcesses(ExecutorConformance):
         assert not event.retriable
 
     def test_what_its_worker_left_undone_is_a_failure(self, executor, tmp_path):
-        made = study(tmp_path, environments=[f"{HOSTILE}:Crashes-v0"], seeds=1)
+        one = {"strategies": {"uniform": {"type": "uniform"}}, "seeds": 2, "chunk_size": 1}
+        made = study(tmp_path, environments=[f"{HOSTILE}:Crashes-v0"], **one)
         reported = "The worker process ended with exit code 7 before it finished this chunk."
         assert [f.traceback for f in made.run(executor=executor).failures] == [reported] * 2
 
@@ -85,6 +85,9 @@ class Watched(gym.Env):
 class TestInProcess(ExecutorConformance):
     def make(self):
         return InProcess()
+
+    def make_another(self):
+        return LocalProcesses(workers=1)
 
     def kill_a_worker(self, executor):
         pytest.skip("the worker is this process")

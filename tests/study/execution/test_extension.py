@@ -13,6 +13,7 @@ LAKE = {
     "environments": ["FrozenLake-v1"],
     "chunk_size": 4,
     "seeds": 5,
+    "budget": {"steps": 100},
     "learners": {"q": {"type": "q_learning", "batch_size": 4}},
 }
 MORE = {"seeds": 12}
@@ -42,9 +43,9 @@ def test_a_strategy_and_an_environment_more(tmp_path):
     assert study(tmp_path, **table).run(executor=InProcess()).complete
     more = table | {"strategies__none": {"type": "online"}}
     assert {p.strategy for p in study(tmp_path, **more).run(executor=InProcess()).ran} == {"none"}
-    more["environments"] = ["CliffWalking-v1", "FrozenLake-v1"]
+    more["environments"] = ["FrozenLake8x8-v1", "FrozenLake-v1"]
     summary = study(tmp_path, **more).run(executor=InProcess())
-    assert {p.environment for p in summary.ran} == {"CliffWalking-v1"}
+    assert {p.environment for p in summary.ran} == {"FrozenLake8x8-v1"}
     assert {p.environment for p in summary.skipped} == {"FrozenLake-v1"}
     found = rows(study(tmp_path, **more))
     places = zip(*(found[k] for k in ("environment", "strategy", "seed", "step", "metric")), strict=True)

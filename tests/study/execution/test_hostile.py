@@ -97,12 +97,13 @@ def test_a_dry_run_of_what_fails_is_no_success(tmp_path, capfd):
 
 def test_a_dry_run_knows_the_time_limit_of_an_environment_in_a_module(tmp_path):
     """In its own process, where nothing has imported the module."""
-    command = [*write(tmp_path, env=f"{HOSTILE}:Calm-v0"), "--dry-run"]
+    command = [*write(tmp_path, env=f"{HOSTILE}:Numbered-v0", learner="q_learning"), "--dry-run"]
     code = f"from replaylab.commands.main import main; raise SystemExit(main({command}))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (made.returncode, made.stderr) == (0, "")
     assert "expected time: " in made.stdout
-    (cell,) = study(tmp_path, environments=[f"{HOSTILE}:Calm-v0"], seeds=1).estimate(workers=1, seconds=0.1).cells[:1]
+    made = study(tmp_path, environments=[f"{HOSTILE}:Calm-v0"], seeds=1)
+    (cell,) = made.estimate(executor=InProcess(), seconds=0.1).cells[:1]
     assert cell.speed.limit == 50
 
 
@@ -144,7 +145,8 @@ def small_files(most: int):
 @pytest.mark.parametrize("most", [100, 4_000])
 def test_rows_that_cannot_be_written_are_a_sentence(most, tmp_path):
     """First nothing fits, then all but the rows: those that come after the first are not trained for nothing."""
-    command = [sys.executable, "-m", "replaylab", *write(tmp_path, seeds=60)]
+    study_run = write(tmp_path, seeds=60, env="FrozenLake-v1", learner="q_learning")
+    command = [sys.executable, "-m", "replaylab", *study_run]
     made = subprocess.run(
         command, capture_output=True, text=True, timeout=120, preexec_fn=partial(small_files, most), cwd=tmp_path
     )

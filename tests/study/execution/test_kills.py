@@ -1,5 +1,6 @@
 """`kill -9` of a study and all its workers at random times: what is there in the end equals an unbroken run."""
 
+import contextlib
 import json
 import os
 import random
@@ -13,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from replaylab.study import Study
+from replaylab.study import InProcess, LocalProcesses, Study
+from replaylab.study.execution.executor import Executor
 from replaylab.study.results.leftovers import sweep
 from tests.study.execution.test_study_run import start, wait_for, workers_of
 from tests.study.tiny import rows, run_here, study
@@ -32,14 +34,15 @@ def kill_all(run: subprocess.Popen[bytes]) -> None:
     """Kill a run and its workers, each with -9, and wait until all are gone."""
     victims = [run.pid, *workers_of(run.pid)]
     for victim in victims:
-        os.kill(victim, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(victim, signal.SIGKILL)
     run.wait()
     wait_for(lambda: not any(Path(f"/proc/{victim}").exists() for victim in victims))
 
 
-def check(made: Study, unbroken: Study) -> None:
+def check(made: Study, unbroken: Study, executor: Executor) -> None:
     """What is left is what an unbroken run leaves."""
-    assert made.run(workers=2).complete
+    assert made.run(executor=executor).complete
     np.testing.assert_equal(rows(made), rows(unbroken))
     runs, timing = ({f.stem for f in (made.folder / name).iterdir()} for name in ("runs", "timing"))
     assert runs == {f.stem for f in (unbroken.folder / "runs").iterdir()}
@@ -54,26 +57,32 @@ def whole(made: Study) -> int:
     return len(found)
 
 
+def files(made: Study) -> int:
+    """Count the files of rows, without reading them: it is asked often."""
+    return len(list(made.folder.glob("runs/*.parquet")))
+
+
 @pytest.mark.no_sanitizer
-@pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.slow)])
-def test_kills_of_a_study_of_tables(tmp_path, kills):
+@pytest.mark.parametrize(("kills", "seeds", "steps"), [(3, 4, 300), pytest.param(10, 7, 1_500, marks=pytest.mark.slow)])
+def test_kills_of_a_study_of_tables(tmp_path, kills, seeds, steps):
     """Half of the kills come at any time, half a moment after one more chunk is there, to span it all."""
     clock = random.Random(5)
-    unbroken = run_here(tmp_path / "unbroken", **TABULAR)
-    made = study(tmp_path / "killed", **TABULAR)
+    tables = TABULAR | {"seeds": seeds, "budget": {"steps": steps}}
+    unbroken = run_here(tmp_path / "unbroken", **tables)
+    made = study(tmp_path / "killed", **tables)
     seen = []
     for turn in range(kills):
-        run = start(made.folder, **TABULAR)
+        run = start(made.folder, **tables)
         if turn % 2:
             time.sleep(clock.uniform(0.0, 1.5))
         else:
             there = whole(made)
-            wait_for(lambda run=run, there=there: len(made.present) > there or run.poll() is not None)
+            wait_for(lambda run=run, there=there: files(made) > there or run.poll() is not None)
             time.sleep(clock.uniform(0.0, 0.1))
         kill_all(run)
         seen.append(whole(made))
     assert 0 < seen[0] < seen[-1] <= len(unbroken.chunks)
-    check(made, unbroken)
+    check(made, unbroken, InProcess())
 
 
 @pytest.mark.slow
@@ -91,7 +100,7 @@ def test_ten_kills_of_a_study_of_networks(tmp_path):
         time.sleep(clock.uniform(0.0, 0.6) * whole_run)
         kill_all(run)
         whole(made)
-    check(made, unbroken)
+    check(made, unbroken, LocalProcesses(2))
 
 
 WRITER = textwrap.dedent(

@@ -15,6 +15,7 @@ from replaylab.errors import StorageError
 from replaylab.study import InProcess, Spec
 from replaylab.study.execution.worker.first_seed_pictures import FirstSeedPictures
 from replaylab.study.plan.chunks import plan
+from replaylab.study.report import report
 from replaylab.study.report.sections import pictures
 from replaylab.study.results.store import MOST_BYTES, NOT_MADE, SHEET, VIDEO, damage, encoded, open_rows, read_pictures
 from replaylab.watch import ReplaySheet, write_video
@@ -36,6 +37,13 @@ def minatar(tmp_path_factory):
     made = of(GAME, tmp_path_factory.mktemp("minatar"), watch={"steps": 4, "video": 12}, chunk_size=2)
     made.run(executor=InProcess())
     return made
+
+
+@pytest.fixture
+def only_pictures(monkeypatch):
+    """Have reports draw no other section."""
+    assert pictures.section in report.SECTIONS
+    monkeypatch.setattr(report, "SECTIONS", (pictures.section,))
 
 
 def test_each_chunk_hands_back_its_first_seeds_pictures(minatar):
@@ -63,7 +71,7 @@ def test_the_sheet_is_that_of_the_first_seed(minatar, tmp_path):
             np.testing.assert_array_equal(mine.frames, its.frames)
 
 
-def test_the_report_shows_them(minatar):
+def test_the_report_shows_them(minatar, only_pictures):
     page = minatar.report().read_text()
     assert "<h2>Videos</h2>" in page
     sheets = re.search(r'<figure id="replayed_frames"[^>]*>(.*?)</figure>', page, re.DOTALL)[1]
@@ -91,7 +99,7 @@ def test_a_moving_picture_is_no_longer_than_asked_for(minatar, tmp_path):
             assert 2 <= video.n_frames <= 13
 
 
-def test_the_caption_of_a_moving_picture_says_nothing_of_a_setting_that_came_later(minatar, tmp_path):
+def test_the_caption_of_a_moving_picture_says_nothing_of_a_setting_that_came_later(minatar, only_pictures, tmp_path):
     longer = of(GAME, minatar.folder, watch={"steps": 4, "video": 54_321}, chunk_size=2)
     page = longer.report(tmp_path, figure_files=False).read_text()
     shown = re.search(r'<figure id="greedy_play"[^>]*>(.*?)</figure>', page, re.DOTALL)[1]
@@ -100,7 +108,7 @@ def test_the_caption_of_a_moving_picture_says_nothing_of_a_setting_that_came_lat
     assert "as many as watch.video said when the run was trained" in shown
 
 
-def test_what_would_make_the_page_heavy_is_counted(minatar, monkeypatch):
+def test_what_would_make_the_page_heavy_is_counted(minatar, only_pictures, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_BYTES", 100)
     page = minatar.report(figure_files=False).read_text()
     assert "1 more figure would make this page heavy." in page
@@ -109,7 +117,7 @@ def test_what_would_make_the_page_heavy_is_counted(minatar, monkeypatch):
     assert "data:image/webp" not in page
 
 
-def test_what_each_seed_plays_is_a_file_and_the_first_ones_on_the_page(tmp_path):
+def test_what_each_seed_plays_is_a_file_and_the_first_ones_on_the_page(only_pictures, tmp_path):
     made = of(GAME, tmp_path, watch={"steps": 0, "video": 12})
     made.run(executor=InProcess())
     page = made.report(tmp_path / "page", figure_files=False).read_text()
@@ -129,7 +137,7 @@ def test_frames_in_a_stack_and_no_sheet_where_none_is_wanted(tmp_path):
     assert ReplaySheet.from_bytes(found[SHEET]).rows[0].frames.shape == (6, pixels.SIDE, pixels.SIDE)
 
 
-def test_without_pictures_nothing_is_added_to_the_rows(tmp_path):
+def test_without_pictures_nothing_is_added_to_the_rows(only_pictures, tmp_path):
     made = study(tmp_path, seeds=1, budget__steps=100)
     made.run(executor=InProcess())
     files = [made.file_of(one) for one in made.present]
@@ -138,7 +146,7 @@ def test_without_pictures_nothing_is_added_to_the_rows(tmp_path):
     assert "<h2>Videos</h2>" not in made.report(figure_files=False).read_text()
 
 
-def test_a_picture_that_cannot_be_loses_no_rows_and_is_reported(tmp_path, monkeypatch):
+def test_a_picture_that_cannot_be_loses_no_rows_and_is_reported(only_pictures, tmp_path, monkeypatch):
     def broken(*_):
         raise RuntimeError("the <screen> is broken")
 
@@ -150,7 +158,7 @@ def test_a_picture_that_cannot_be_loses_no_rows_and_is_reported(tmp_path, monkey
     assert reported in made.report(figure_files=False).read_text()
 
 
-def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(tmp_path, monkeypatch):
+def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(only_pictures, tmp_path, monkeypatch):
     """Readers of Parquet refuse an entry of more than 100,000,000 letters, and with it the file."""
     written = write_video
 
@@ -171,10 +179,11 @@ def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(tm
     assert reported in made.report(figure_files=False).read_text()
 
 
-def test_the_largest_picture_can_be_read(tmp_path):
+@pytest.mark.parametrize("names", [(VIDEO,), pytest.param((SHEET, VIDEO), marks=pytest.mark.slow)], ids=["one", "both"])
+def test_the_largest_picture_can_be_read(names, tmp_path):
     chunk = plan(Spec.from_table(table()))[0]
     columns = {"seed": np.zeros(1, int), "step": np.ones(1, int), "metric": np.array(["m"]), "value": np.ones(1)}
-    contents = {SHEET: bytes(MOST_BYTES), VIDEO: bytes(MOST_BYTES)}
+    contents = dict.fromkeys(names, bytes(MOST_BYTES))
     file = tmp_path / f"{chunk.id}.parquet"
     file.write_bytes(encoded(chunk, columns, {}, contents))
     assert read_pictures(file) == contents
@@ -195,6 +204,7 @@ assert not {"replaylab.watch", "matplotlib", "torch"} & set(sys.modules)
 def test_a_worker_without_pictures_to_draw_does_not_import_what_draws_them():
     """It took a third of the time in which a worker starts."""
     lake = {"environments": ["FrozenLake-v1"], "learners": {"q": {"type": "q_learning", "batch_size": 4}}}
+    lake["budget"] = {"steps": 100}
     subprocess.run([sys.executable, "-c", TRAINER, json.dumps(table(**lake))], check=True)
 
 

@@ -11,7 +11,7 @@ from replaylab.commands import main as cli
 from replaylab.commands import train as command
 from replaylab.learners.training.preflight import check_trainable
 from replaylab.study.catalog import find
-from replaylab.study.execution.worker.preflight import check_chunk
+from replaylab.study.execution.worker.preflight import check_chunk, largest_of_each
 from replaylab.study.plan import chunks as plan
 from replaylab.study.spec.study_file import Spec
 from tests.learners.dqn import pixels
@@ -67,25 +67,25 @@ def test_the_whole_pipeline_on_pong(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
     pytest.importorskip("cv2", reason="the extra `atari` is not installed")
     monkeypatch.setattr(command._Film, "max_steps", 30)
-    assert train(tmp_path, "ALE/Pong-v5", "--env-options", "max_num_frames_per_episode=200") == 0
+    few = ["--steps", "30", "--eval-every", "15", "--env-options", "max_num_frames_per_episode=200"]
+    assert train(tmp_path, "ALE/Pong-v5", *few) == 0
     assert "30 steps, return " in capsys.readouterr().out
     with Image.open(tmp_path / "greedy.gif") as video:
         assert video.size == (160, 210)
-    assert metrics(tmp_path)["eval/held_out_q"] == [30, 60]
+    assert metrics(tmp_path)["eval/held_out_q"] == [15, 30]
 
 
 @pytest.mark.parametrize("name", ["pong", EQUAL_SETTINGS, "pong-full"], ids=["pong", "equal-settings", "pong-full"])
 def test_the_studies_of_pong_fit_the_game(name):
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
-    spec = Spec.from_toml(find(name))
-    for chunk in plan.plan(spec):
+    for chunk in largest_of_each(plan.plan(Spec.from_toml(find(name)))):
         check_chunk(chunk)
 
 
 def test_the_study_for_a_gpu_fits_the_game():
     """On the processor, with fewer games and smaller batches."""
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
-    for chunk in plan.plan(Spec.from_toml(find("pong-gpu")))[:2]:
+    for chunk in largest_of_each(plan.plan(Spec.from_toml(find("pong-gpu")))):
         configuration = chunk.configuration()
         small = replace(configuration.learner, device="cpu", envs=2, batch_size=4)
         check_trainable(replace(configuration, learner=small))

@@ -12,8 +12,9 @@ import pytest
 
 from replaylab.envs.vector import env_state
 from replaylab.errors import ConfigError, SpecError
-from replaylab.study import InProcess, Study
+from replaylab.study import InProcess, LocalProcesses, Study
 from replaylab.study.results.store import read_metadata
+from tests.study.execution.executor_conformance import Kept
 from tests.study.tiny import rows, run_here, study, table
 
 SCRIPT = textwrap.dedent(
@@ -117,6 +118,14 @@ def test_workers_die_with_the_parent(tmp_path):
 FAILING = "tests.study.failing:Fails-v0"
 
 
+@pytest.fixture(scope="module")
+def one_worker():
+    """A worker process that all tests which need one share."""
+    made = LocalProcesses(workers=1)
+    yield Kept(made)
+    made.close()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -130,9 +139,9 @@ FAILING = "tests.study.failing:Fails-v0"
         ({"env_options": {"CartPole-v1": {"nonsense": 1}}}, "`env_options` do not fit CartPole-v1"),
     ],
 )
-def test_what_cannot_be_run_is_reported_before_anything_is_trained(changes, message, tmp_path):
+def test_what_cannot_be_run_is_reported_before_anything_is_trained(changes, message, one_worker, tmp_path):
     with pytest.raises(SpecError, match=message):
-        study(tmp_path, **changes).run()
+        study(tmp_path, **changes).run(executor=one_worker)
     assert not list(tmp_path.glob("runs/*"))
 
 

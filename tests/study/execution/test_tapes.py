@@ -10,18 +10,21 @@ from replaylab.replay.samplers.tapes.tape_file import TapeReader
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.executor import CheckTask, Finished, Lost, TrainTask
 from replaylab.study.execution.result_writer import ResultWriter
-from replaylab.study.execution.worker import perform as worker
 from replaylab.study.execution.worker.perform import perform
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import open_rows
-from tests.study.execution.test_checkpoints import Spy, kept
+from tests.study.execution.test_checkpoints import OFTEN, Spy, count_turns, kept
 from tests.study.tiny import pretend, rows, run_here, study
 
 DRAWN = {"type": "prioritized", "beta": 0.0}
-OFTEN = 0.02
 PLACEBO = {"type": "tape", "of": "td"}
-TAPED = {"strategies": {"placebo": PLACEBO, "td": DRAWN}, "baseline": "td", "measures__every": 0}
-LONG = TAPED | {"seeds": 3, "chunk_size": 3, "budget__steps": 900, "evaluation__every": 450}
+TAPED = {
+    "strategies": {"placebo": PLACEBO, "td": DRAWN},
+    "baseline": "td",
+    "measures__every": 0,
+    "budget__steps": 100,
+}
+LONG = TAPED | {"seeds": 3, "chunk_size": 3, "budget__steps": 600, "evaluation__every": 300}
 
 
 def taped(folder, **changes):
@@ -48,7 +51,7 @@ def drawn_by(made, chunk, tmp_path):
 class TestWhatIsDrawn:
     def test_through_a_study_that_is_interrupted_twice(self, tmp_path, monkeypatch):
         """In the recorded runs, and in those that learn from them."""
-        monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)  # however fast the machine is
+        count_turns(monkeypatch)
         whole = run_here(tmp_path / "whole", **LONG)
         assert not (whole.folder / "tapes").exists()
 
@@ -58,30 +61,30 @@ class TestWhatIsDrawn:
         assert source == placebo.tape_of
         for one in (source, placebo):
             with pytest.raises(KeyboardInterrupt):
-                made.run(executor=InProcess(), reporter=Until(one.id, 700), checkpoint_every=OFTEN)
+                made.run(executor=InProcess(), reporter=Until(one.id, 400), checkpoint_every=OFTEN)
             assert list(kept(made)) == [one.id]
         again = Spy()
-        assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+        assert made.run(executor=InProcess(), reporter=again).complete
         assert list(again.seen) == [placebo.id]
         assert min(again.seen[placebo.id]) > 100
 
         np.testing.assert_equal(rows(made), rows(whole))
         recorded = ids_of(StudyFolder(made.spec, made.folder).tape_file(source))
-        assert recorded.shape == (900 - 20 + 1, 3, 8)
+        assert recorded.shape == (600 - 20 + 1, 3, 8)
         np.testing.assert_array_equal(drawn_by(made, placebo, tmp_path), np.roll(recorded, -1, axis=1))
         assert not (recorded[:, 0] == recorded[:, 1]).all()
 
     def test_by_bins_through_a_study_that_is_interrupted(self, tmp_path, monkeypatch):
         """A checkpoint keeps the ends of episodes, and how many rows came from other bins."""
-        monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)
+        count_turns(monkeypatch)
         binned = LONG | {"strategies": {"placebo": {"type": "by_steps_to_end", "of": "td"}, "td": DRAWN}}
-        whole = run_here(tmp_path / "whole", **binned | {"measures__every": 300})
-        made = study(tmp_path / "made", **binned | {"measures__every": 300})
+        whole = run_here(tmp_path / "whole", **binned | {"measures__every": 200})
+        made = study(tmp_path / "made", **binned | {"measures__every": 200})
         for one in reversed(made.chunks):
             with pytest.raises(KeyboardInterrupt):
-                made.run(executor=InProcess(), reporter=Until(one.id, 700), checkpoint_every=OFTEN)
+                made.run(executor=InProcess(), reporter=Until(one.id, 400), checkpoint_every=OFTEN)
             assert list(kept(made)) == [one.id]
-        assert made.run(executor=InProcess(), checkpoint_every=OFTEN).complete
+        assert made.run(executor=InProcess()).complete
         np.testing.assert_equal(rows(made), rows(whole))
         found = rows(whole)
         shares = [v for v, m in zip(found["value"], found["metric"], strict=True) if m == "replay/moved_share"]

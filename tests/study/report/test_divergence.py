@@ -9,29 +9,32 @@ from replaylab.commands import main as cli
 from replaylab.study.execution.local.in_process import InProcess
 from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import caveats
-from tests.study.tiny import study
+from tests.study.tiny import sections, study
 
 REPORTED = (
     "The networks of 4 runs diverged (losses that are infinite, or no numbers): prioritized on CartPole-v1 with dqn "
     "(seeds 0, 1, 2 and 3). Their returns are counted as they were;"
 )
+SHORT = {"budget__steps": 100, "evaluation": {"every": 50, "episodes": 1}}
 
 
 def test_a_strategy_that_diverged(tmp_path, capsys):
     learner = {"loss": "squared", "learning_rate": 1e30}
     prioritized = {"type": "prioritized", "learner": learner}
-    made = study(tmp_path, chunk_size=4, strategies__prioritized=prioritized)
+    made = study(tmp_path, chunk_size=4, strategies__prioritized=prioritized, **SHORT)
     console = Console(width=200, record=True, file=StringIO())
     with pytest.warns(RuntimeWarning, match=r"^seeds 0, 1, 2, 3 diverged: `train/loss` is "):
         made.run(executor=InProcess(), reporter=PlainReporter(console))
     (line,) = [one for one in console.export_text().splitlines() if "DIVERGED" in one]
     assert line == "DIVERGED CartPole-v1 · dqn · prioritized · 4 seeds from 0: seeds 0, 1, 2, 3"
-    assert REPORTED in made.report(figure_files=False).read_text()
-    assert cli.main(["study", "report", str(tmp_path), "--no-figure-files"]) == 0
+    with sections("learner_internals", "learning_curves", "levels", drawn=True):
+        assert REPORTED in made.report(figure_files=False).read_text()
+    with sections("replay_measures", "differences", "effect_sizes"):
+        assert cli.main(["study", "report", str(tmp_path), "--no-figure-files"]) == 0
     assert REPORTED in capsys.readouterr().out
 
 
 def test_without_one_nothing_is_said(tmp_path):
-    made = study(tmp_path)
+    made = study(tmp_path, **SHORT)
     made.run(executor=InProcess())
     assert caveats.diverged(made.results(), made.curves()) is None

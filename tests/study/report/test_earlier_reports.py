@@ -7,6 +7,7 @@ from replaylab.study.report import earlier_reports
 from tests.study.tiny import pretended
 
 BEFORE = "Reported before with"
+pytestmark = pytest.mark.usefixtures("no_sections")
 
 
 @pytest.fixture

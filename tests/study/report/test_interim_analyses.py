@@ -6,9 +6,15 @@ from replaylab.learners.metrics.registry import Metric, MetricsRegistry
 from replaylab.study.report import earlier_reports
 from replaylab.study.report.page import Page
 from replaylab.study.spec import cells
-from tests.study.tiny import pretended, study
+from tests.study.tiny import pretended, sections, study
 
 PLAN = {"seeds": [10, 20, 40]}
+
+
+@pytest.fixture(autouse=True)
+def their_sections():
+    with sections("interim_analyses", "other_metrics"):
+        yield
 
 
 def made_with(tmp_path, seeds, gain=0.0, **changes):

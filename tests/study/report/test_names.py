@@ -17,7 +17,7 @@ from replaylab.statistics import Interval
 from replaylab.study import Spec
 from replaylab.study.execution.progress import LiveReporter
 from replaylab.study.execution.reporter import Failure
-from replaylab.study.report import figures
+from replaylab.study.report import figures, report
 from replaylab.study.report.page import keys_of
 from tests.study.tiny import pretended, study, table
 
@@ -35,7 +35,8 @@ ODD = [
 ]
 
 
-def test_contrasts_of_any_name_are_reported(tmp_path, capsys):
+def test_contrasts_of_any_name_are_reported(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "SECTIONS", ())  # no contrast's name is in them
     sides = {"more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}
     contrasts = [{"name": name, "question": name, **sides} for name in ODD]
     pretended(tmp_path, 5.0, contrasts=contrasts, title=ODD[3], question="\n".join(ODD))

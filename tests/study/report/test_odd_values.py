@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from replaylab.plotting.drawing import shortened
 from replaylab.plotting.readout import Readout, ReadoutCurve, to_json
 from replaylab.statistics import Interval
-from replaylab.study import Study
+from replaylab.study import InProcess, Study
 from replaylab.study.report import figures
 from replaylab.study.report.figures import Dots, Row
 from replaylab.study.report.sections.learning_curves import _range_of
@@ -39,14 +39,14 @@ gym.register("Corridor-v7", Corridor)
 """
 
 
-def test_without_the_module_of_its_environment(tmp_path, monkeypatch):
+def test_without_the_module_of_its_environment(tmp_path, monkeypatch, undrawn):
     """Visits are shown by the states' numbers where nobody can draw a map."""
     (tmp_path / "corridors.py").write_text(CORRIDOR)
     options = {"environments": ["corridors:Corridor-v7"], "learners": {"q": {"type": "q_learning"}}}
     options |= {"logging": {"every": 100, "visits": True}, "measures__every": 0, "seeds": 2}
     monkeypatch.syspath_prepend(tmp_path)
     made = study(tmp_path / "made", **options, strategies={"uniform": {"type": "online"}}, budget__steps=200)
-    assert made.run(workers=1).complete
+    assert made.run(executor=InProcess()).complete
     monkeypatch.undo()
     sys.modules.pop("corridors", None)
     again = Study.from_folder(tmp_path / "made")

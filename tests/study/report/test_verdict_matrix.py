@@ -1,10 +1,11 @@
 """The answer at a glance: the matrix says what the table of differences says, in word, sign and class."""
 
 import re
+from functools import cache
 
 import pytest
 
-from tests.study.tiny import csv_rows, page_of, pretend, pretended, study
+from tests.study.tiny import csv_rows, page_of, pretended, sections
 
 CELL = re.compile(r'<td class="(\w+)"><b>(\S) ([^<]+)</b>(\S+) <span class="note">([^<]*)</span></td>')
 KINDS = {"higher": ("better", "▲"), "lower": ("worse", "▼"), "inconclusive": ("inconclusive", "○")}
@@ -15,27 +16,39 @@ def cells(page):
     return CELL.findall(page)
 
 
-@pytest.fixture
-def two(tmp_path):
-    return study(
-        tmp_path,
-        environments=["CartPole-v1", "Acrobot-v1"],
-        seeds=10,
-        chunk_size=5,
-        strategies__recency={"type": "recency"},
-    )
+@pytest.fixture(autouse=True)
+def differences_alone():
+    with sections("differences"):
+        yield
+
+
+def two(folder, gain):
+    """Return a study of two environments and three strategies."""
+    changes = {"environments": ["CartPole-v1", "Acrobot-v1"], "strategies__recency": {"type": "recency"}}
+    return pretended(folder, gain, seeds=10, chunk_size=10, **changes)
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """The study with a gain, and its page; each is written once."""
+
+    @cache
+    def of(gain):
+        found = two(tmp_path_factory.mktemp("two"), gain)
+        return found, found.report(figure_files=False).read_text()
+
+    return of
 
 
 @pytest.mark.parametrize(("gain", "word"), [(30.0, "higher"), (-30.0, "lower"), (0.0, "inconclusive")])
-def test_each_cell_says_what_the_table_says(two, gain, word):
-    pretend(two, gain)
-    page = two.report().read_text()
-    rows = csv_rows(two.folder / "tables" / "differences.csv")
-    found = cells(page)
-    assert len(found) == len(rows) == 8
-    assert {cell[2] for cell in found} == {word}
+def test_each_cell_says_what_the_table_says(reported, gain, word):
+    found, page = reported(gain)
+    rows = csv_rows(found.folder / "tables" / "differences.csv")
+    shown = cells(page)
+    assert len(shown) == len(rows) == 8
+    assert {cell[2] for cell in shown} == {word}
     assert all(row["verdict"] == word for row in rows)
-    for kind, sign, said, effect, interval in found:
+    for kind, sign, said, effect, interval in shown:
         assert (kind, sign) == KINDS[said]
         assert interval.startswith("uncorrected 95 %: ")
         low, high = (float(end.replace("−", "-")) for end in interval.removeprefix("uncorrected 95 %: ").split(" to "))
@@ -51,7 +64,7 @@ def test_what_was_declared_not_to_matter_is_equivalent(tmp_path):
         chunk_size=5,
         equivalence={"CartPole-v1": 10.0},
     )
-    page = found.report().read_text()
+    page = found.report(figure_files=False).read_text()
     assert [cell[:3] for cell in cells(page)] == [
         ("equivalent", "≈", "equivalent within ±10"),
         ("inconclusive", "○", "inconclusive"),
@@ -65,9 +78,8 @@ def test_what_was_declared_not_to_matter_is_equivalent(tmp_path):
     assert all(-10 < float(r["equivalence_low"]) < float(r["equivalence_high"]) < 10 for r in rows[::2])
 
 
-def test_rows_are_comparisons_and_columns_environments(two):
-    pretend(two, 30.0)
-    page = two.report().read_text()
+def test_rows_are_comparisons_and_columns_environments(reported):
+    _, page = reported(30.0)
     first = page[page.index('<table class="matrix">') :]
     first = first[: first.index("</table>")]
     assert re.findall(r'<th scope="col">([^<]*)</th>', first) == ["Comparison", "CartPole-v1", "Acrobot-v1"]
@@ -75,12 +87,12 @@ def test_rows_are_comparisons_and_columns_environments(two):
     assert page.index("<h2>Average return</h2>") < page.index("<h2>Summary</h2>")
 
 
-def test_what_was_not_run_is_an_empty_cell(two):
-    pretend(two, 30.0)
-    for chunk in two.chunks:
+def test_what_was_not_run_is_an_empty_cell(tmp_path):
+    found = two(tmp_path, 30.0)
+    for chunk in found.chunks:
         if (chunk.environment, chunk.strategy) == ("Acrobot-v1", "recency"):
-            two.file_of(chunk).unlink()
-    page = two.report().read_text()
+            found.file_of(chunk).unlink()
+    page = found.report(figure_files=False).read_text()
     assert len(cells(page)) == 6
     assert page.count("<td></td>") == 2
 
@@ -93,4 +105,4 @@ def test_declared_questions_come_before_it(tmp_path):
 
 def test_a_baseline_alone_has_none(tmp_path):
     found = pretended(tmp_path, 0.0, strategies={"uniform": {"type": "uniform"}})
-    assert '<table class="matrix">' not in found.report().read_text()
+    assert '<table class="matrix">' not in found.report(figure_files=False).read_text()

@@ -20,7 +20,7 @@ APART = {
 }
 
 
-def test_only_comparisons_that_are_made_are_named(tmp_path):
+def test_only_comparisons_that_are_made_are_named(tmp_path, no_sections):
     found = pretended(tmp_path, 10.0, **APART)
     text = sentences.compared(what_ran(found))
     assert text.startswith("Compared: none vs uniform, on CliffWalking-v1, with q, 6 seeds each and 300")

@@ -14,7 +14,7 @@ from replaylab.study import InProcess, Study
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import damage, read_metadata
-from tests.study.tiny import pretended, rows, study
+from tests.study.tiny import pretended, rows, sections, study
 
 DAMAGES = {
     "truncated": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
@@ -44,7 +44,8 @@ def whole(tmp_path_factory) -> Study:
     for chunk in made.chunks:
         timing = {"seconds": 1.5, "environment_steps": 600}
         records.write(made.folder / "timing" / f"{chunk.id}.json", timing)
-    made.report(made.folder, figure_files=False)
+    with sections():
+        made.report(made.folder, figure_files=False)
     return made
 
 
@@ -85,7 +86,7 @@ def test_a_file_without_a_checksum_is_damaged(made):
 
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("name", ["study.json", "machine.json", "timing", "runs"])
-def test_a_report_of_damaged_results_is_a_sentence(made, name, kind, capsys):
+def test_a_report_of_damaged_results_is_a_sentence(made, name, kind, capsys, no_sections):
     file = {
         "timing": made.folder / "timing" / f"{made.chunks[0].id}.json",
         "runs": made.file_of(made.chunks[0]),
@@ -103,7 +104,7 @@ def test_a_report_of_damaged_results_is_a_sentence(made, name, kind, capsys):
 
 
 @pytest.mark.parametrize("name", ["runs", "timing", "machine.json"])
-def test_a_report_without_some_records_is_there(made, name, capsys):
+def test_a_report_without_some_records_is_there(made, name, capsys, no_sections):
     path = made.folder / name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     code = cli.main(["study", "report", str(made.folder), "--out", str(made.folder / "out"), "--no-figure-files"])
@@ -182,7 +183,9 @@ def test_records_of_other_types_are_damaged(shape, record, tmp_path):
 
 
 def test_texts_of_others_stay_in_the_folder_of_failures(tmp_path):
-    made, own = study(tmp_path), tmp_path / "failures" / "notes.txt"
+    every = {name: {"every": 40} for name in ("evaluation", "logging", "measures")}
+    short = {"budget__steps": 40, "seeds": 2, **every}
+    made, own = study(tmp_path, **short), tmp_path / "failures" / "notes.txt"
     own.parent.mkdir()
     own.write_text("mine")
     failed = own.parent / f"{made.chunks[0].id}.txt"

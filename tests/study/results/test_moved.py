@@ -6,12 +6,15 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from replaylab.study import Study
-from tests.study.tiny import pretended, rows
+from tests.study.results.test_resolved_overrides import theirs
+from tests.study.tiny import pretend, pretended, rows
 
 LIBC = ctypes.CDLL(None)
 
@@ -34,6 +37,17 @@ READER = textwrap.dedent(
     print(len(study.present), study.query("select count(*) from results").fetchall()[0][0], len(study.answers()))
     print("8 of 8 runs" in study._repr_html_())
     print(study.report(sys.argv[2]).name)
+    from replaylab.commands.main import main
+    from replaylab.study.report import report
+    report.SECTIONS = ()  # which were written just now
+    assert main(["study", "report", sys.argv[1], "--out", sys.argv[2]]) == 0
+    print("imported:", *sorted({"torch", "gymnasium", "replaylab.learners.training.train"} & set(sys.modules)))
+    for name in ("stable_baselines3", "sb3_contrib", "torch", "gymnasium"):
+        sys.modules[name] = None
+    if Path(sys.argv[3]).exists():
+        study = Study.from_folder(sys.argv[3])
+        print(*[one.id for one in study.chunks if one in study.present])
+        print(study.report(figure_files=False).name)
     """
 )
 
@@ -42,10 +56,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
 
-def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(tmp_path):
-    made = pretended(tmp_path / "here", 20.0)
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory):
+    """What a process prints that reports studies from elsewhere; how the folder and its rows were, and are.
+
+    And the ids of the chunks of the other study, whose learner is Stable-Baselines3's, if that is installed.
+    """
+    base = tmp_path_factory.mktemp("moved")
+    other = theirs(base / "theirs").chunks if find_spec("stable_baselines3") else []
+    if other:
+        pretend(theirs(base / "theirs"), 20.0)
+    made = pretended(base / "here", 20.0)
     expected = rows(made)
-    there = tmp_path / "far" / "away"
+    there = base / "far" / "away"
     there.parent.mkdir()
     shutil.move(made.folder, there)
     before = contents(there)
@@ -54,24 +77,41 @@ def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(tmp_path):
         folder.chmod(0o555)
     try:
         reported = subprocess.run(
-            [sys.executable, "-c", READER, str(there), str(tmp_path / "report")],
+            [sys.executable, "-c", READER, str(there), str(base / "report"), str(base / "theirs")],
             preexec_fn=obey_permissions if os.name == "posix" else None,
             stdout=subprocess.PIPE,
             text=True,
             check=True,
-            cwd=tmp_path,
+            cwd=base,
             env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         ).stdout.split("\n")
     finally:
         for folder in folders:
             folder.chmod(0o755)
+    return reported, (before, expected), (contents(there), rows(Study.from_folder(there))), [one.id for one in other]
+
+
+def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(moved):
+    reported, (before, expected), (after, read), _ = moved
     assert reported[:2] == ["cannot write", f"4 {len(expected['seed'])} 2"]
     assert reported[2:4] == ["True", "report.html"]
-    assert contents(there) == before
-    np.testing.assert_equal(rows(Study.from_folder(there)), expected)
+    assert after == before
+    np.testing.assert_equal(read, expected)
 
 
-def test_the_records_of_the_machine_are_not_needed(tmp_path):
+def test_a_report_needs_no_training_code(moved):
+    reported, *_ = moved
+    assert [line for line in reported if line.startswith("imported:")] == ["imported:"]
+
+
+def test_a_folder_is_reported_where_no_training_code_is(moved):
+    reported, *_, ids = moved
+    if not ids:
+        pytest.skip("needs Stable-Baselines3: pip install 'replaylab[sb3]'")
+    assert reported[-3:] == [" ".join(ids), "report.html", ""]
+
+
+def test_the_records_of_the_machine_are_not_needed(tmp_path, no_sections):
     made = pretended(tmp_path, 20.0)
     for record in ("machine.json", "timing", "failures"):
         found = tmp_path / record
@@ -81,11 +121,11 @@ def test_the_records_of_the_machine_are_not_needed(tmp_path):
             found.unlink(missing_ok=True)
     opened = Study.from_folder(tmp_path)
     assert opened.present == made.chunks
-    assert opened.report().is_file()
+    assert opened.report(figure_files=False).is_file()
 
 
-def test_results_of_an_environment_that_is_not_here(tmp_path):
+def test_results_of_an_environment_that_is_not_here(tmp_path, undrawn):
     pretended(tmp_path, 20.0, environments=["nowhere:Gone-v0"])
     opened = Study.from_folder(tmp_path)
     assert len(opened.answers()) == 2
-    assert opened.report().is_file()
+    assert opened.report(figure_files=False).is_file()

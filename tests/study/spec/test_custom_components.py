@@ -10,7 +10,7 @@ import pytest
 
 from replaylab.commands.train_command import TrainCommand
 from replaylab.errors import SpecError
-from replaylab.study import Spec, Study
+from replaylab.study import InProcess, Spec, Study
 from replaylab.study.spec import custom_components
 from replaylab.study.spec.custom_components import CODE
 from tests.study.tiny import rows, run_here, study, table
@@ -19,6 +19,9 @@ OWN = "tests.study.own_parts"
 TABLES = {
     "environments": ["FrozenLake-v1"],
     "seeds": 2,
+    "budget": {"steps": 60},
+    "evaluation": {"every": 30, "episodes": 1},
+    "measures": {"every": 30},
     "learners": {"mine": {"type": f"{OWN}:HalfAlpha", "batch_size": 4}},
     "strategies": {"uniform": {"type": "uniform"}, "fresh": {"type": f"{OWN}:Fresh", "power": 2}},
 }
@@ -41,7 +44,7 @@ def test_they_are_trained_in_workers(tmp_path):
     (_, fresh) = made.chunks
     assert fresh.strategy_part.options["power"] == 2.0
     assert fresh.learner_part.options["alpha"] == 0.5
-    assert made.run(workers=2).complete
+    assert made.run(workers=1).complete
     found = rows(made)
     assert set(found["strategy"]) == {"uniform", "fresh"}
     assert "eval/mean_reward" in found["metric"]
@@ -124,7 +127,7 @@ def test_changed_code_never_mixes(module, tmp_path):
     assert [p.strategy for p in changed.present] == ["uniform"]
     with pytest.raises(SpecError, match="The module my_own has changed since the study was read"):
         Study(made.spec, tmp_path / "other").run(workers=1)
-    assert [p.strategy for p in changed.run(workers=1).ran] == ["mine"]
+    assert [p.strategy for p in changed.run(executor=InProcess()).ran] == ["mine"]
 
 
 def test_results_are_read_without_the_module(module, tmp_path):
@@ -135,9 +138,9 @@ def test_results_are_read_without_the_module(module, tmp_path):
     assert len(opened.present) == 2
     np.testing.assert_equal(rows(opened), rows(made))
     assert CODE in opened.chunks[1].strategy_part.options
-    assert opened.run().ran == (), "nothing is missing"
+    assert opened.run(executor=InProcess()).ran == (), "nothing is missing"
     with pytest.raises(SpecError, match="The module my_own cannot be imported: No module named 'my_own'"):
-        Study(opened.spec, tmp_path / "other").run()
+        Study(opened.spec, tmp_path / "other").run(executor=InProcess())
 
 
 NUMBERED = """

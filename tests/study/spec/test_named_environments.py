@@ -20,11 +20,13 @@ TWO = {
     "strategies": {"uniform": {"type": "uniform"}},
     "scores": {"short": {"low": -100.0, "high": 0.0}},
     "logging": {"every": 50, "visits": True},
+    "budget": {"steps": 100},
+    "evaluation": {"every": 50, "episodes": 1},
     "seeds": 2,
 }
 
 
-def test_names_stand_for_an_id_with_options_of_its_own(tmp_path):
+def test_names_stand_for_an_id_with_options_of_its_own(tmp_path, undrawn):
     study = Study(Spec.from_table(table(**TWO)), tmp_path)
     assert study.run(executor=InProcess()).complete
     lengths = {c.environment: c.values[:, -1].tolist() for c in study.curves("eval/mean_ep_length")}

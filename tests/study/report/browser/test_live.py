@@ -18,7 +18,7 @@ from replaylab.study import live
 from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.live import LivePage
 from tests.study.report.browser.opened import WAIT, Opened
-from tests.study.tiny import study
+from tests.study.tiny import pretended, study
 
 MOVED = "#live progress:not([value='0'])"
 
@@ -136,13 +136,16 @@ def test_a_report_that_cannot_be_written_is_reported(reported, monkeypatch):
         assert shown._state.failed == ("the report could not be written: no room",)
 
 
-def test_the_process_that_writes_the_report_imports_nothing_from_the_current_folder(reported, tmp_path, monkeypatch):
+def test_the_process_that_writes_the_report_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    found = pretended(tmp_path / "study", 10.0, seeds=2)
     (tmp_path / "queue.py").write_text("raise ImportError('the wrong queue')")
     monkeypatch.chdir(tmp_path)
-    process = live._report_process(reported.folder, str(tmp_path))
+    process = live._report_process(found.folder, str(tmp_path))
     _, said = process.communicate()
     assert (process.returncode, said) == (0, b"")
-    assert (tmp_path / "report.html").stat().st_size > 100_000
+    page = (tmp_path / "report.html").read_text()
+    assert "Prioritized vs uniform" in page
+    assert page.count("<svg") > 5
 
 
 def test_it_fills_up_as_chunks_end(browser, reported, monkeypatch):

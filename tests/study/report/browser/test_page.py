@@ -29,8 +29,10 @@ def test_every_panel_has_a_name_of_its_own(opened):
 
 
 def test_panels_stand_beside_each_other_where_there_is_room(browser, address):
+    page = Opened(browser, address, 1600).page
+
     def tops(width):
-        page = Opened(browser, address, width).page
+        page.set_viewport_size({"width": width, "height": 900})
         return page.eval_on_selector_all(
             "#learning_curves .panels svg", "a => a.map(e => e.getBoundingClientRect().top)"
         )

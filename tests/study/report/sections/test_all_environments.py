@@ -9,9 +9,16 @@ from replaylab import statistics
 from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.report import sentences
-from tests.study.tiny import csv_rows, page_of, pretended
+from tests.study.tiny import csv_rows, page_of, pretended, sections
 
 SCORES = {"CartPole-v1": {"low": 0.0, "high": 100.0}, "Acrobot-v1": {"low": 50.0, "high": 250.0}}
+
+
+@pytest.fixture
+def alone():
+    """Reports have this section alone."""
+    with sections("all_environments"):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +32,8 @@ def reported(tmp_path_factory):
         strategies__none={"type": "online", "environments": ["CartPole-v1"]},
         scores=SCORES,
     )
-    found.report()
+    with sections("levels", "all_environments", "differences"):
+        found.report()
     return found
 
 
@@ -59,9 +67,8 @@ def test_the_page_tells_the_scale(reported):
     assert page.index("<h2>Final performance") < page.index("Over all environments") < page.index("<h2>Differences")
 
 
-def test_one_score_is_no_comparison_of_environments(tmp_path):
-    found = pretended(tmp_path, 30.0, scores={"CartPole-v1": SCORES["CartPole-v1"]})
-    assert "Over all environments" not in found.report().read_text()
+def test_one_score_is_no_comparison_of_environments(tmp_path, alone):
+    assert "Over all environments" not in page_of(tmp_path, 30.0, scores={"CartPole-v1": SCORES["CartPole-v1"]})
 
 
 APART = {
@@ -76,7 +83,7 @@ APART = {
 }
 
 
-def test_environments_with_a_learner_each_are_put_together(tmp_path, reported):
+def test_environments_with_a_learner_each_are_put_together(tmp_path, reported, alone):
     page = page_of(tmp_path, 30.0, **APART)
     assert "Each environment has its own learner" in page
     rows = csv_rows(tmp_path / "tables" / "overall.csv")
@@ -86,7 +93,7 @@ def test_environments_with_a_learner_each_are_put_together(tmp_path, reported):
     assert rows == of_one, "the made-up returns depend on seed and strategy alone"
 
 
-def test_that_nothing_is_put_together_is_reported(tmp_path):
+def test_that_nothing_is_put_together_is_reported(tmp_path, alone):
     more = {"type": "dqn", "hidden": [8], "batch_size": 8, "learning_starts": 20, "environments": ["CartPole-v1"]}
     page = page_of(tmp_path, 30.0, **APART | {"learners": APART["learners"] | {"other": more}})
     assert "Nothing is put together: no strategy has results of common seeds on all scored environments" in page
@@ -95,13 +102,14 @@ def test_that_nothing_is_put_together_is_reported(tmp_path):
 
 def test_with_many_strategies_each_profile_stands_beside_the_baseline_s(tmp_path):
     more = {f"strategies__p{i}": {"type": "prioritized", "alpha": 0.1 * i} for i in range(1, 8)}
-    page = page_of(tmp_path, 30.0, environments=["CartPole-v1", "Acrobot-v1"], scores=SCORES, **more)
+    with sections("all_environments", "learning_curves"):
+        page = page_of(tmp_path, 30.0, environments=["CartPole-v1", "Acrobot-v1"], scores=SCORES, **more)
     assert page.count('aria-label="Performance profiles: ') == 9
     assert 'id="learning_curves"' not in page  # every run's panels show them
     assert page.count('aria-label="Every run: CartPole-v1: ') == 9
 
 
-def test_one_pair_has_no_interval(tmp_path):
+def test_one_pair_has_no_interval(tmp_path, alone):
     """However many seeds the strategy itself has."""
     found = pretended(tmp_path, 30.0, seeds=6, chunk_size=1, environments=list(SCORES), scores=SCORES)
     for chunk in found.chunks:

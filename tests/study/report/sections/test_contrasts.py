@@ -12,7 +12,7 @@ from replaylab.statistics import Interval
 from replaylab.study.report import sentences
 from replaylab.study.report.sections import contrasts
 from replaylab.study.report.sections.contrasts import forest
-from tests.study.tiny import csv_rows, page_of, pretended
+from tests.study.tiny import csv_rows, page_of, pretended, sections
 
 CONTRASTS = [
     {
@@ -36,7 +36,8 @@ CONTRASTS = [
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     found = pretended(tmp_path_factory.mktemp("reported"), 60.0, seeds=10, chunk_size=5, contrasts=CONTRASTS)
-    found.report()
+    with sections(drawn=True):
+        found.report()
     return found
 
 
@@ -112,14 +113,15 @@ def test_the_table_has_both_intervals(page):
     assert ">90 %: 0 to 0</td>" in shown
 
 
+@pytest.mark.usefixtures("no_sections")
 def test_a_study_without_contrasts_says_nothing_of_them(tmp_path):
-    plain = pretended(tmp_path, 60.0)
-    assert "What was compared" not in plain.report().read_text()
+    assert "What was compared" not in page_of(tmp_path, 60.0)
     assert not (tmp_path / "tables" / "contrasts.csv").exists()
 
 
-def test_the_terminal_tells_the_verdicts(reported, capsys):
-    assert main(["study", "report", str(reported.folder)]) == 0
+@pytest.mark.usefixtures("no_sections")
+def test_the_terminal_tells_the_verdicts(reported, tmp_path, capsys):
+    assert main(["study", "report", str(reported.folder), "--out", str(tmp_path), "--no-figure-files"]) == 0
     printed = capsys.readouterr().out
     assert re.search(
         r"^The average return was higher with prioritized than with uniform\. Prioritized vs uniform: higher, \+4",
@@ -129,6 +131,7 @@ def test_the_terminal_tells_the_verdicts(reported, capsys):
     assert re.search(r"^updates: Inconclusive: .*: inconclusive, 0 in final updates", printed, re.MULTILINE)
 
 
+@pytest.mark.usefixtures("no_sections")
 def test_the_primary_contrast_s_answer_stands_first(tmp_path):
     first = CONTRASTS[0] | {"primary": True}
     text = page_of(tmp_path, 60.0, seeds=6, chunk_size=6, contrasts=[*CONTRASTS[1:2], first])
@@ -138,15 +141,18 @@ def test_the_primary_contrast_s_answer_stands_first(tmp_path):
 def test_declared_answers_and_sides_are_the_words(tmp_path):
     declared = {"higher": "Yes, it <gains>.", "lower": "No."}
     first = CONTRASTS[0] | {"sides": ["choosing", "chance"]}
-    text = page_of(tmp_path / "study", 60.0, seeds=6, chunk_size=6, contrasts=[first], answers=declared)
+    with sections(drawn=True):
+        text = page_of(tmp_path / "study", 60.0, seeds=6, chunk_size=6, contrasts=[first], answers=declared)
     assert '<p class="answer">Yes, it &lt;gains&gt;.</p><p>Choosing vs chance: higher, ' in text
     assert "← chance higher</text>" in text
     assert ">choosing higher →</text>" in text
     own = first | {"answers": {"higher": "Its own."}}
-    text = page_of(tmp_path / "own", 60.0, seeds=6, chunk_size=6, contrasts=[own], answers=declared)
+    with sections():
+        text = page_of(tmp_path / "own", 60.0, seeds=6, chunk_size=6, contrasts=[own], answers=declared)
     assert '<p class="answer">Its own.</p>' in text
 
 
+@pytest.mark.usefixtures("no_sections")
 def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answer(tmp_path):
     """Means with simultaneous intervals are not called interquartile means."""
     strategies = {name: {"type": kind} for name, kind in (("uniform", "uniform"), ("prioritized", "prioritized"))}

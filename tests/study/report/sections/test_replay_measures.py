@@ -8,7 +8,7 @@ from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.report.sections import effect_sizes, replay_measures
 from replaylab.study.results.store import write_chunk
-from tests.study.tiny import csv_rows, pretended
+from tests.study.tiny import csv_rows, pretended, sections
 
 STEPS = (100, 200, 300)
 
@@ -32,7 +32,8 @@ def reported(tmp_path_factory):
             name: np.array([row[i] for row in rows]) for i, name in enumerate(("seed", "step", "metric", "value"))
         }
         write_chunk(found.file_of(chunk), chunk, columns, {"python": "3"})
-    found.report()
+    with sections("differences", "effect_sizes", "replay_measures"):
+        found.report()
     return found
 
 

@@ -4,12 +4,13 @@ import csv
 
 import pytest
 
-from tests.study.tiny import page_of, run_here
+from tests.study.tiny import page_of, run_here, sections
 
 
 def test_the_first_the_middle_and_the_last_trace_of_one_seed(tmp_path):
     made = run_here(tmp_path / "results", logging={"every": 100, "trace_every": 2}, seeds=2)
-    page = made.report(tmp_path / "page").read_text()
+    with sections("traces"):
+        page = made.report(tmp_path / "page").read_text()
     assert ">Traced episodes</h3>" in page
     rows = list(csv.DictReader((tmp_path / "page" / "figures" / "traces.csv").read_text().splitlines()))
     spec = made.spec
@@ -23,4 +24,5 @@ def test_the_first_the_middle_and_the_last_trace_of_one_seed(tmp_path):
 
 
 def test_without_traces_there_is_no_section(tmp_path):
-    assert "Traced episodes" not in page_of(tmp_path, 1.0)
+    with sections("traces"):
+        assert "Traced episodes" not in page_of(tmp_path, 1.0)

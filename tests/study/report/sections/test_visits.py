@@ -10,7 +10,7 @@ from replaylab.errors import ConfigError, SpecError
 from replaylab.learners import DQN, QLearning
 from replaylab.plotting.heat_map import DARK_INK, LIGHT_INK
 from replaylab.replay import Online
-from replaylab.study import InProcess
+from replaylab.study import InProcess, Spec, Study
 from replaylab.study.report.sections.visits import MOST_LISTED
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import write_chunk
@@ -82,7 +82,8 @@ def made_up(folder, environment, states, seeds=6):
 @pytest.fixture(scope="module")
 def cliff(tmp_path_factory):
     made = made_up(tmp_path_factory.mktemp("cliff"), "CliffWalking-v1", 48)
-    return made.folder, made.report().read_text()
+    with tiny.sections("visits", drawn=True):
+        return made.folder, made.report().read_text()
 
 
 def test_a_grid_world_is_drawn_as_maps_with_their_numbers_beside_them(cliff):
@@ -123,7 +124,8 @@ def test_colours_of_cells_are_the_same_in_the_dark(cliff):
 
 def test_taxi_is_drawn_by_where_the_taxi_is(tmp_path):
     made = made_up(tmp_path, "Taxi-v4", 500, seeds=3)
-    page = made.report().read_text()
+    with tiny.sections("visits"):
+        page = made.report().read_text()
     assert 'id="visits"' in page
     shares = tiny.csv_rows(tmp_path / "figures" / "visits.csv")
     assert len(shares) == 3 * 25
@@ -131,7 +133,8 @@ def test_taxi_is_drawn_by_where_the_taxi_is(tmp_path):
 
 def test_states_of_an_environment_without_a_map_are_listed(tmp_path):
     made = made_up(tmp_path, "Blackjack-v1", 60)
-    page = made.report().read_text()
+    with tiny.sections("visits", drawn=True):
+        page = made.report().read_text()
     assert 'id="visits"' not in page
     body = re.search(r'<figure id="visit_differences">(.*?)</figure>', page, re.DOTALL)[1]
     assert body.count("<svg viewBox") == 2
@@ -142,16 +145,16 @@ def test_states_of_an_environment_without_a_map_are_listed(tmp_path):
 
 
 def test_a_study_without_visits_has_no_such_section(tmp_path):
-    made = tiny.study(tmp_path)
-    tiny.pretend(made, 1.0)
-    assert "Visited states" not in made.report().read_text()
+    with tiny.sections("visits"):
+        assert "Visited states" not in tiny.page_of(tmp_path, 1.0)
 
 
+@pytest.mark.usefixtures("no_sections")
 def test_a_study_tells_whether_a_strategy_goes_elsewhere(tmp_path, capsys):
-    (tmp_path / "cliff.toml").write_text(STUDY)
-    assert (
-        cli.main(["study", "run", str(tmp_path / "cliff.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
-    )
+    file, folder = tmp_path / "cliff.toml", tmp_path / "out"
+    file.write_text(STUDY)
+    assert Study(Spec.from_toml(file), folder).run(executor=InProcess()).complete
+    assert cli.main(["study", "report", str(folder), "--no-figure-files"]) == 0
     assert "of reckless are to other states than those of none" in capsys.readouterr().out
 
 
