@@ -27,7 +27,7 @@ def loaded(dataset, **options):
 
 
 FORKED = {"multiprocessing_context": "fork"}
-"""As on Linux by default. Importing torchrl makes it "spawn", whose processes import everything anew."""
+"""As on Linux by default. Importing torchrl makes it "spawn", whose processes import everything again."""
 
 
 class TestInThisProcess:
