@@ -14,7 +14,7 @@ import replaylab
 from replaylab.commands import main as cli
 from replaylab.study import Study
 from replaylab.study.results.store import SCHEMA
-from tests.study import tiny as study_in_seconds
+from tests.study.conftest import undrawn as undrawn
 
 TINY = """
 name = "tiny"
@@ -48,13 +48,6 @@ def tiny(tmp_path):
     file = tmp_path / "tiny.toml"
     file.write_text(TABULAR.format(more=""))
     return file
-
-
-@pytest.fixture
-def undrawn():
-    """Reports have empty figures, which these tests do not look at."""
-    with study_in_seconds.undrawn():
-        yield
 
 
 @pytest.mark.parametrize(

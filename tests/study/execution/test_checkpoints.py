@@ -33,7 +33,7 @@ OFTEN = 70
 
 
 class Turns:
-    """A clock that goes on by one with each look, of which there is one a turn."""
+    """A clock that advances by one at each reading; a chunk reads it once a turn."""
 
     now = 0
 
