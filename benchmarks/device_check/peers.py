@@ -90,7 +90,7 @@ def _fasttd3(figures: Figures, sizes: Sizes, n_steps: int, wheels: Path | None) 
         reference = FastTD3Buffer(*shape, n_steps, 0.99, device)
         theirs, add, source = reference.sample, reference.add, "operations of"
     else:
-        buffer = original(*shape, n_steps=n_steps, gamma=0.99, device=device)
+        buffer = original(*shape, n_critic_obs=OBS, n_steps=n_steps, gamma=0.99, device=device)
         theirs, add, source = buffer.sample, partial(_extend, buffer), "original of"
     store, mine = _our_fasttd3(shape, n_steps, device)
     generator = torch.Generator(device).manual_seed(0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from replaylab.replay import LAP, Combined, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Uniform
-from tests.torch.worlds import FIELDS, World, assert_same_batches
+from tests.torch.worlds import FIELDS, World, assert_same_batches, leaves, on_host
 
 STACKS = {
     None: (),
@@ -19,10 +19,11 @@ CASES = list(product(("stored", "derived"), STACKS, N_STEPS))
 
 
 @pytest.mark.parametrize(("next_obs", "stack", "n_step"), CASES)
-def test_every_step_becomes_the_same(next_obs, stack, n_step):
+def test_every_step_becomes_the_same(next_obs, stack, n_step, device):
     seed = CASES.index((next_obs, stack, n_step))
     num_envs, capacity = [(None, 7), (2, 8), (3, 9), (2, 2)][seed % 4]
-    world = World(seed, capacity, num_envs, transforms=(*STACKS[stack], *N_STEPS[n_step]), next_obs=next_obs)
+    transforms = (*STACKS[stack], *N_STEPS[n_step])
+    world = World(seed, capacity, num_envs, {"device": device}, transforms=transforms, next_obs=next_obs)
     for length in (1, 2, 5, 11):
         world.run(length)
         assert_same_batches(world.device, world.host, next_obs == "derived")
@@ -43,16 +44,16 @@ SAMPLERS = [
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
-def test_probabilities_and_stored_priorities_are_the_same(sampler):
+def test_probabilities_and_stored_priorities_are_the_same(sampler, device):
     rng = np.random.default_rng(0)
-    world = World(1, 12, 3, sampler=sampler)
+    world = World(1, 12, 3, {"device": device}, sampler=sampler)
     for length in (1, 2, 1, 4, 9):
         world.run(length)
         ids = np.arange(-1, world.host.next_id)
         for _ in range(2):
             wanted = world.host.probabilities(ids, batch_size=5)
             found = world.device.probabilities(ids, batch_size=5)
-            assert np.allclose(found, wanted, atol=2e-6)
+            assert np.allclose(on_host(found), wanted, atol=2e-6)
             world.host.sample(5)
             assert world.device.sample(5).id.shape == (sampler.rows(5),)
             fed = rng.integers(-1, world.host.next_id, 6)
@@ -65,30 +66,32 @@ def test_probabilities_and_stored_priorities_are_the_same(sampler):
                 )
 
 
-def test_batches_hold_what_as_batch_shows():
-    world = World(4, 30, 3, transforms=N_STEPS[3], next_obs="derived", sampler=Prioritized(0.6, 0.4))
+def test_batches_hold_what_as_batch_shows(device):
+    options = {"next_obs": "derived", "sampler": Prioritized(0.6, 0.4)}
+    world = World(4, 30, 3, {"device": device}, transforms=N_STEPS[3], **options)
     world.run(14)
     batch = world.device.sample(50)
-    wanted = world.host.as_batch(batch.id.numpy())
-    assert np.array_equal(batch.tag, wanted.tag)
-    assert np.allclose(batch.reward, wanted.reward, rtol=2e-7, atol=1e-7)
-    assert np.array_equal(batch.discount, wanted.discount)
-    assert np.allclose(batch.probability, world.device.probabilities(batch.id))
+    drawn, wanted = dict(leaves(batch)), world.host.as_batch(drawn_ids := on_host(batch.id))
+    assert np.array_equal(drawn["tag"], wanted.tag)
+    assert np.allclose(drawn["reward"], wanted.reward, rtol=2e-7, atol=1e-7)
+    assert np.array_equal(drawn["discount"], wanted.discount)
+    assert np.allclose(drawn["probability"], on_host(world.device.probabilities(drawn_ids)))
 
 
-def test_final_observations_of_same_step_environments():
-    world = World(5, 12, 3, next_obs="derived", autoreset="same_step")
+def test_final_observations_of_same_step_environments(device):
+    world = World(5, 12, 3, {"device": device}, next_obs="derived", autoreset="same_step")
     for _ in range(9):
         steps = world.make_steps((3,))
         final = world.observations((3,))
-        assert np.array_equal(world.host.add(final_obs=final, **steps), world.device.add(final_obs=final, **steps))
+        ids = [replay.add(final_obs=final, **steps) for replay in (world.host, world.device)]
+        assert np.array_equal(*map(on_host, ids))
     assert_same_batches(world.device, world.host, derived=True)
 
 
-def test_a_full_side_ring_drops_the_oldest_steps():
+def test_a_full_side_ring_drops_the_oldest_steps(device):
     """Nothing wrong is drawn, and nothing else is lost."""
-    options = {"device_options": {"final_obs_share": 0.1}, "next_obs": "derived", "sampler": Prioritized(0.6, 0.4)}
-    world = World(6, 40, 2, **options)
+    options = {"next_obs": "derived", "sampler": Prioritized(0.6, 0.4)}
+    world = World(6, 40, 2, {"device": device, "final_obs_share": 0.1}, **options)
     rng = np.random.default_rng(1)
     early = 0
     for _ in range(12):
@@ -99,7 +102,7 @@ def test_a_full_side_ring_drops_the_oldest_steps():
         assert len(ids) % 2 == 0
         found, wanted = world.device.get(ids), world.host.get(ids)
         kept = ~wanted["terminated"]
-        assert np.array_equal(found["next_obs"]["camera"][kept], wanted["next_obs"]["camera"][kept])
+        assert np.array_equal(on_host(found["next_obs"]["camera"])[kept], wanted["next_obs"]["camera"][kept])
         batch = world.device.sample(200)
         assert set(batch.id.tolist()) <= set(ids.tolist())
         probabilities = world.device.probabilities(np.arange(world.host.next_id))
@@ -108,9 +111,9 @@ def test_a_full_side_ring_drops_the_oldest_steps():
     assert early > 0
 
 
-def test_halves_are_stored_in_sixteen_bits():
-    half = World(7, 12, 3, {"half": {"obs.speed": "bfloat16"}}, next_obs="derived")
-    whole = World(7, 12, 3, next_obs="derived")
+def test_halves_are_stored_in_sixteen_bits(device):
+    half = World(7, 12, 3, {"device": device, "half": {"obs.speed": "bfloat16"}}, next_obs="derived")
+    whole = World(7, 12, 3, {"device": device}, next_obs="derived")
     for world in (half, whole):
         world.run(9)
     assert half.device.nbytes < whole.device.nbytes

@@ -7,7 +7,7 @@ import torch
 from replaylab.errors import SnapshotError
 from replaylab.replay import Field, FrameStack, NStep, Prioritized, Recency, ReplayBuffer, Uniform
 from replaylab.torch import DeviceReplay
-from tests.torch.worlds import World, assert_same_batches
+from tests.torch.worlds import World, assert_same_batches, on_host
 
 TRANSFORMS = (NStep(3, 0.9), FrameStack(3, ("obs.camera",)))
 WORLDS = {
@@ -18,35 +18,35 @@ WORLDS = {
 }
 
 
-def make(kind, num_envs, lengths):
-    world = World(3, 12, num_envs, **WORLDS[kind])
+def make(kind, num_envs, lengths, device="cpu"):
+    world = World(3, 12, num_envs, {"device": device}, **WORLDS[kind])
     rng = np.random.default_rng(4)
     for length in lengths:
         world.run(length)
         ids = world.device.sample(7).id
         errors = rng.normal(size=7)
         world.device.update_priorities(ids, torch.from_numpy(errors))
-        world.host.update_priorities(ids.numpy(), errors)
+        world.host.update_priorities(on_host(ids), errors)
     return world
 
 
 def assert_same_probabilities(device, host):
     ids = np.arange(host.next_id)
     if not isinstance(host.sampler, Recency):
-        assert np.allclose(device.probabilities(ids), host.probabilities(ids), atol=2e-6)
+        assert np.allclose(on_host(device.probabilities(ids)), host.probabilities(ids), atol=2e-6)
 
 
 @pytest.mark.parametrize("num_envs", [None, 3])
 @pytest.mark.parametrize("lengths", [(2,), (3, 2, 9)])
 @pytest.mark.parametrize("kind", WORLDS)
-def test_each_loads_the_others_snapshot(tmp_path, kind, num_envs, lengths):
-    world = make(kind, num_envs, lengths)
+def test_each_loads_the_others_snapshot(tmp_path, kind, num_envs, lengths, device):
+    world = make(kind, num_envs, lengths, device)
     derived = WORLDS[kind]["next_obs"] == "derived"
     world.device.save(tmp_path / "device")
     world.host.save(tmp_path / "host")
-    again = DeviceReplay.load(tmp_path / "device", device="cpu")
+    again = DeviceReplay.load(tmp_path / "device", device=device)
     host = ReplayBuffer.load(tmp_path / "device", continue_episodes=True)
-    device = DeviceReplay.load(tmp_path / "host", device="cpu", final_obs_share=1.0)
+    of_host = DeviceReplay.load(tmp_path / "host", device=device, final_obs_share=1.0)
     for _ in range(3):  # exactly as it would have continued
         batches = [replay.sample(16) for replay in (world.device, again)]
         assert torch.equal(batches[0].id, batches[1].id)
@@ -55,11 +55,11 @@ def test_each_loads_the_others_snapshot(tmp_path, kind, num_envs, lengths):
             replay.update_priorities(batch.id, batch.reward)
     for replay in (world.device, host):
         assert_same_batches(again, replay, derived) if replay is host else None
-    assert_same_batches(device, world.host, derived)
-    assert_same_probabilities(device, world.host)
-    world.run(7, (world.host, device))
-    assert_same_batches(device, world.host, derived)
-    assert_same_probabilities(device, world.host)
+    assert_same_batches(of_host, world.host, derived)
+    assert_same_probabilities(of_host, world.host)
+    world.run(7, (world.host, of_host))
+    assert_same_batches(of_host, world.host, derived)
+    assert_same_probabilities(of_host, world.host)
     world.run(7, (host, again))
     assert_same_batches(again, host, derived)
 

@@ -31,11 +31,11 @@ def step(t, n_critic):
 
 @pytest.mark.parametrize("playground_mode", [False, True])
 @pytest.mark.parametrize("n_steps", [1, 3])
-def test_fasttd3(n_steps, playground_mode):
+def test_fasttd3(n_steps, playground_mode, device):
     n_critic = 3 if playground_mode else 1
     options = {"n_critic_obs": n_critic, "asymmetric_obs": True, "playground_mode": playground_mode}
     buffer = SimpleReplayBuffer(
-        E, T, 2, 1, n_steps=n_steps, gamma=0.5, device="cpu", sampler=Prioritized(0.6, 0.4), seed=0, **options
+        E, T, 2, 1, n_steps=n_steps, gamma=0.5, device=device, sampler=Prioritized(0.6, 0.4), seed=0, **options
     )
     for t in range(T + 3):
         buffer.extend(step(t, n_critic))
@@ -60,10 +60,10 @@ def test_fasttd3(n_steps, playground_mode):
     assert int(buffer.update_priorities(data["id"], after["rewards"])) == 20 * E
 
 
-def test_maniskill():
+def test_maniskill(device):
     spaces = {"single_observation_space": SimpleNamespace(shape=(2,))}
     env = SimpleNamespace(**spaces, single_action_space=SimpleNamespace(shape=(1,)))
-    buffer = ReplayBuffer(env, E, 26, torch.device("cpu"), torch.device("cpu"), seed=0)
+    buffer = ReplayBuffer(env, E, 26, torch.device(device), torch.device(device), seed=0)
     for t in range(T + 3):
         given = step(t, 1)
         after = given["next"]

@@ -10,32 +10,32 @@ from replaylab.torch import DeviceReplay
 from replaylab.torch.drawing.fixed_point import ONE
 
 
-def make(sampler, count=6, capacity=4):
-    replay = DeviceReplay(capacity, {"x": Field()}, sampler=sampler, device="cpu", seed=0)
-    return replay, replay.extend(x=torch.arange(float(count)))
+def make(sampler, count=6, capacity=4, device="cpu"):
+    replay = DeviceReplay(capacity, {"x": Field()}, sampler=sampler, device=device, seed=0)
+    return replay, replay.extend(x=torch.arange(float(count))).cpu()
 
 
 def leaves(replay):
     return replay.parts.draws.tree.sums[: replay.capacity].tolist()
 
 
-def test_leaves_are_powers_in_fixed_point():
-    replay, ids = make(Prioritized(0.5, 0.4, epsilon=0.0))
+def test_leaves_are_powers_in_fixed_point(device):
+    replay, ids = make(Prioritized(0.5, 0.4, epsilon=0.0), device=device)
     replay.update_priorities(ids[2:], torch.tensor([-4.0, 1e-14, 0.0, 2.0]))
     by_id = [leaves(replay)[i % 4] for i in range(2, 6)]
     assert by_id == [2 * ONE, 1, 0, round(2**0.5 * ONE)]
 
 
-def test_stale_and_unknown_ids_change_nothing():
-    replay, _ = make(Prioritized(0.5, 0.4))
+def test_stale_and_unknown_ids_change_nothing(device):
+    replay, _ = make(Prioritized(0.5, 0.4), device=device)
     before = leaves(replay)
     assert int(replay.update_priorities(torch.tensor([0, 1, -1, 6, 10**12]), torch.full((5,), 9.0))) == 0
     assert leaves(replay) == before
     assert replay.stats().stale_updates == 5
 
 
-def test_values_that_are_not_valid_change_nothing_and_are_counted():
-    replay, ids = make(Prioritized(1.0, 0.4, epsilon=0.0), count=4)
+def test_values_that_are_not_valid_change_nothing_and_are_counted(device):
+    replay, ids = make(Prioritized(1.0, 0.4, epsilon=0.0), count=4, device=device)
     errors = torch.tensor([torch.nan, torch.inf, -torch.inf, -3.0])
     assert int(replay.update_priorities(ids, errors)) == 4
     assert leaves(replay) == [ONE, ONE, ONE, 3 * ONE]
@@ -44,8 +44,8 @@ def test_values_that_are_not_valid_change_nothing_and_are_counted():
     assert replay.stats().invalid_feedback == 5
 
 
-def test_the_last_of_equal_ids_counts_in_any_number_of_them():
-    replay, ids = make(Prioritized(1.0, 0.4), count=4)
+def test_the_last_of_equal_ids_counts_in_any_number_of_them(device):
+    replay, ids = make(Prioritized(1.0, 0.4), count=4, device=device)
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
         fed = ids[torch.randint(4, (1000,), generator=generator)]
@@ -56,8 +56,8 @@ def test_the_last_of_equal_ids_counts_in_any_number_of_them():
 
 
 @pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
-def test_weights(normalize):
-    replay, ids = make(Prioritized(1.0, Linear(0.2, 1.0), normalize=normalize), count=4)
+def test_weights(normalize, device):
+    replay, ids = make(Prioritized(1.0, Linear(0.2, 1.0), normalize=normalize), count=4, device=device)
     replay.update_priorities(ids, priority=torch.tensor([1.0, 2.0, 4.0, 8.0]))
     with pytest.warns(UserWarning, match="set_progress"):
         batch = replay.sample(64)

@@ -23,15 +23,15 @@ ROWS = 1024
 
 def assert_draws(replay, draws=30):
     ids = torch.arange(replay.next_id)
-    wanted = replay.probabilities(ids, batch_size=ROWS).numpy()
+    wanted = replay.probabilities(ids, batch_size=ROWS).cpu().numpy()
     drawn = torch.cat([replay.sample(ROWS).id for _ in range(draws)])
-    assert_distribution(np.bincount(drawn.numpy(), minlength=len(ids)), wanted)
+    assert_distribution(np.bincount(drawn.cpu().numpy(), minlength=len(ids)), wanted)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
-def test_draws_follow_the_probabilities_in_every_state(sampler):
+def test_draws_follow_the_probabilities_in_every_state(sampler, device):
     fields = {"obs": Field(), "next_obs": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
-    options = {"num_envs": 2, "sampler": sampler, "next_obs": "derived", "final_obs_share": 0.1, "device": "cpu"}
+    options = {"num_envs": 2, "sampler": sampler, "next_obs": "derived", "final_obs_share": 0.1, "device": device}
     replay = DeviceReplay(40, fields, seed=1, **options)
     generator = torch.Generator().manual_seed(2)
     for length, share in ((1, 0.0), (6, 0.0), (20, 0.0), (15, 0.5)):  # nearly empty, part full, overwritten, dropped

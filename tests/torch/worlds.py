@@ -1,5 +1,8 @@
 """Random steps for a `DeviceReplay` and a `ReplayBuffer` of the same declaration."""
 
+import warnings
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 
@@ -26,7 +29,7 @@ class World:
         seed: Of the steps.
         capacity: C.
         num_envs: E, or None.
-        device_options: Options that only a `DeviceReplay` has.
+        device_options: Options that only a `DeviceReplay` has, and `device` if it is not the CPU.
         **options: Options of both.
     """
 
@@ -35,8 +38,8 @@ class World:
         self.num_envs, self.steps = num_envs, 0
         options = {"num_envs": num_envs, "seed": seed, **options}
         self.host = ReplayBuffer(capacity, FIELDS, **options)
-        device_options = {"final_obs_share": 1.0, **(device_options or {})}
-        self.device = DeviceReplay(capacity, FIELDS, device="cpu", **device_options, **options)
+        device_options = {"device": "cpu", "final_obs_share": 1.0, **(device_options or {})}
+        self.device = DeviceReplay(capacity, FIELDS, **device_options, **options)
 
     def observations(self, axes):
         return {
@@ -70,11 +73,27 @@ class World:
             alone = steps == 1 and self.rng.random() < 0.8
             given = self.make_steps(envs if alone else (steps, *envs))
             ids = [getattr(target, "add" if alone else "extend")(**given) for target in targets]
-            assert np.array_equal(np.asarray(ids[0]), np.asarray(ids[1]))
+            assert np.array_equal(*map(on_host, ids))
             if self.rng.random() < 0.2:
                 where = self.rng.random(envs) < 0.5
                 for target in targets:
                     target.end_episode(where)
+
+
+@contextmanager
+def never_waits():
+    """Whatever waits for a GPU inside raises."""
+
+    def set_mode(mode):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns that the mode is a prototype
+            torch.cuda.set_sync_debug_mode(mode)
+
+    set_mode("error")
+    try:
+        yield
+    finally:
+        set_mode("default")
 
 
 def tensors(tree):
@@ -84,13 +103,18 @@ def tensors(tree):
     return torch.as_tensor(tree)
 
 
+def on_host(column):
+    """An array of a tensor or an array."""
+    return column.cpu().numpy() if isinstance(column, torch.Tensor) else np.asarray(column)
+
+
 def leaves(batch):
     """Columns of a batch by path, as arrays."""
     for name, column in batch.items():
         if isinstance(column, dict):
             yield from ((f"{name}.{path}", leaf) for path, leaf in leaves(column))
         else:
-            yield name, np.asarray(column)
+            yield name, on_host(column)
 
 
 def assert_same_batches(device, host, derived):

@@ -12,6 +12,7 @@ from replaylab.learners.training.preflight import check_trainable
 from replaylab.replay import LAP, Batch, EpisodeEnds, FrameStack, NStep, Prioritized, ReLo, Uniform
 from tests.learners.calls import assert_same_rows, train
 from tests.learners.dqn.pixels import ENV_ID as DOTS
+from tests.torch.worlds import never_waits
 
 STACK = FrameStack(4, stacked_input=True)
 CARTPOLE = "CartPole-v1"
@@ -283,8 +284,5 @@ def test_between_two_steps_a_turn_waits_for_the_device_only_for_actions():
     run.begin()
     for _ in range(30):
         run.turn()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with never_waits():
         run.updates()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")

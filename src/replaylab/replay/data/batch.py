@@ -81,6 +81,8 @@ class Batch(Mapping[str, Any]):
         return self.__dict__[name]
 
     def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__:  # torch.compile before PyTorch 2.13 comes here for every column
+            return self.__dict__[name]
         raise AttributeError(f"the batch has no column `{name}`; it has {', '.join(self.__dict__)}")
 
     def __iter__(self) -> Iterator[str]:
