@@ -6,8 +6,6 @@ import torch
 
 from replaylab.replay import LAP, Field, Geometric, NStep, Prioritized, ReLo, Uniform
 from replaylab.torch import DeviceReplay
-from replaylab.torch.rows.gathering import FieldGather
-from replaylab.torch.rows.packing import RowPacking
 
 FLAG = Field((), bool)
 FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
@@ -55,31 +53,8 @@ def compare(sampler, next_obs, capacity):
             assert torch.equal(buffer, buffers(replays[1])[name]), name
 
 
-def compare_gathered(paths, rows):
-    """Fields of many dtypes and lengths, of rows that are taken twice and in no order."""
-    dtypes = {"byte": torch.uint8, "flag": torch.bool, "short": torch.int16, "long": torch.int64, "real": torch.float64}
-    shapes = {"byte": (5,), "flag": (), "short": (3, 2), "long": (2,), "real": (), "vector": (40, 2), "half": (3,)}
-    dtypes |= {"vector": torch.float32, "half": torch.float32}
-    packing = RowPacking(shapes, dtypes, {"half": torch.bfloat16})
-    generator = torch.Generator().manual_seed(rows)
-    values = {
-        path: torch.randint(0, 2, (17, *shape), generator=generator).to(dtypes[path]) for path, shape in shapes.items()
-    }
-    table = packing.pack(values, 17)
-    at = torch.randint(0, 100, (rows,), generator=generator)
-    for triton in (False, True):
-        found = FieldGather(packing, paths, torch.device("cpu"), triton).columns(table, at, 13)
-        assert set(found) == set(paths)
-        for path, column in found.items():
-            assert column.is_contiguous()
-            assert torch.equal(column, values[path][at % 13]), (path, triton)
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for rows in (1, 7, 64, 70):
-        compare_gathered(["byte", "flag", "short", "long", "real", "vector", "half"], rows)
-        compare_gathered(["half", "long"], rows)
     for number, (sampler, next_obs) in enumerate(itertools.product(SAMPLERS, ("stored", "derived"))):
         compare(sampler, next_obs, (40, 1_100)[number % 2])
     print("equal")

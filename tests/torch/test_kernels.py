@@ -11,6 +11,7 @@ from replaylab.errors import ConfigError
 from replaylab.replay import Field, Prioritized
 from replaylab.torch import DeviceReplay
 from replaylab.torch.probe import kernels_run
+from tests.torch.worlds import never_waits
 
 pytest.importorskip("triton", reason="Triton takes 1 GB: pip install 'replaylab[triton]'")
 
@@ -41,35 +42,48 @@ def test_kernels_compile(target):
     from replaylab.torch.drawing import kernels
     from replaylab.torch.rows import kernels as row_kernels
 
+    wholes = {"SIZE": kernels.BLOCK}
+    copied = {"SIZE": row_kernels.ROWS, "WORDS": row_kernels.WORDS}
     signatures = {
-        kernels.numbers_kernel: (4 * (POINTER,) + (SCALAR,), {}),
-        kernels.targets_kernel: (4 * (POINTER,) + (SCALAR,), {"STRATIFIED": True}),
-        kernels.draw_kernel: (9 * (POINTER,) + 2 * (SCALAR,), {"DEPTH": 4, "STRATIFIED": True, "RANGED": True}),
+        kernels.numbers_kernel: (4 * (POINTER,) + (SCALAR,), wholes),
+        kernels.targets_kernel: (4 * (POINTER,) + (SCALAR,), {"STRATIFIED": True, **wholes}),
+        kernels.draw_kernel: (
+            10 * (POINTER,) + 2 * (SCALAR,),
+            {"DEPTH": 4, "STRATIFIED": True, "RANGED": True, "SIZE": kernels.DRAWN},
+        ),
         kernels.feedback_kernel: (
             (*3 * (POINTER,), "*fp64", *3 * (POINTER,), "*fp32", *3 * (POINTER,), *3 * (SCALAR,)),
-            {"KIND": 0},
+            {"KIND": 0, **wholes},
         ),
-        kernels.write_kernel: (6 * (POINTER,) + (SCALAR,), {"DEPTH": 4, "LAST": True}),
-        kernels.peak_kernel: (3 * (POINTER,) + 3 * (SCALAR,), {"LEVEL": 2}),
-        kernels.probe_kernel: (("*fp64",), {}),
+        kernels.write_kernel: (6 * (POINTER,) + (SCALAR,), {"DEPTH": 4, **wholes}),
+        kernels.peak_kernel: (7 * (POINTER,) + 4 * (SCALAR,), {"LEVEL": 1, **wholes}),
+        kernels.store_kernel: (5 * (POINTER,) + 2 * (SCALAR,), {"DEPTH": 4, "EVER": False, "SIZE": kernels.STORED}),
+        kernels.probe_kernel: (("*fp64",), wholes),
         kernels.weigh_kernel: (
-            (*4 * (POINTER,), "*fp64", "*fp64", "*fp32", SCALAR),
-            {"WEIGHTED": True, "BY_BATCH": True},
-        ),
-        row_kernels.follow_kernel: (
-            ("*u8", "*i32", "*i32", POINTER, POINTER, "*fp64", POINTER, POINTER, "*fp32", "*fp32", "*u8", POINTER)
-            + 5 * (SCALAR,),
-            {"STEPS": 3, "REWARDS": True, "DERIVED": True},
+            (*3 * (POINTER,), SCALAR, POINTER, "*fp64", *2 * (POINTER,), "*fp64", "*fp32", SCALAR),
+            {"WEIGHTED": True, "BY_BATCH": True, **wholes},
         ),
         row_kernels.gather_kernel: (
-            ("*i32", POINTER, POINTER, "*i32", *4 * (SCALAR,)),
-            {"SIZE": row_kernels.GATHERED_ROWS, "WORDS": row_kernels.GATHERED_WORDS},
+            (*2 * ("*i32",), "*u8", "*i32", *2 * (POINTER,), "*fp64", POINTER, "*i32", "*fp32", "*u8", POINTER)
+            + 7 * (SCALAR,),
+            {"STEPS": 3, "REWARDS": True, "DERIVED": True, "FRAMES": True, **copied},
         ),
+        row_kernels.apart_kernel: (
+            ("*i32", "*u8", *2 * (POINTER,), "*i32", "*u8", *2 * ("*i32",), POINTER, *3 * (SCALAR,)),
+            {"WIDTH": 100, **copied},
+        ),
+        row_kernels.store_kernel: (
+            (*3 * ("*i32",), "*u8", "*i32", *3 * (POINTER,), *2 * ("*i32",), "*u8", *2 * ("*i32",), *3 * (POINTER,))
+            + 4 * (SCALAR,),
+            {"FRAME_WIDTH": 100, "WIDTH": 9, "DERIVED": True, **copied},
+        ),
+        row_kernels.close_kernel: (5 * (POINTER,) + 4 * (SCALAR,), {"DERIVED": True, **wholes}),
     }
-    made = {name: kernel for module in (kernels, row_kernels) for name, kernel in vars(module).items()}
-    assert set(signatures) == {kernel for name, kernel in made.items() if name.endswith("_kernel")}
-    for kernel, (types, options) in signatures.items():
-        constants = {"SIZE": kernels.BLOCK, **options}
+    made = {
+        kernel for module in (kernels, row_kernels) for name, kernel in vars(module).items() if name.endswith("_kernel")
+    }
+    assert set(signatures) == made
+    for kernel, (types, constants) in signatures.items():
         signature = dict(zip(kernel.arg_names, types, strict=False)) | dict.fromkeys(constants, "constexpr")
         source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
         compiled = triton.compile(source, target=GPUTarget(*target), options=kernels.OPTIONS)
@@ -105,13 +119,10 @@ def test_a_graph_of_a_training_step_equals_eager_steps():
     options = {"sampler": Prioritized(0.6, 0.4), "num_envs": 16, "device": "cuda", "seed": 3}
     eager, graphed = (DeviceReplay(4_096, {"x": Field()}, **options) for _ in range(2))
     x = torch.zeros(16, device="cuda")
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with never_waits():
         for replay in (eager, graphed):
             for _ in range(3):
                 step(replay, x)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         ids = step(graphed, x)

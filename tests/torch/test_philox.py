@@ -53,8 +53,8 @@ def test_words_are_those_of_random123(counter, key, words):
 def test_numbers_depend_on_draw_and_row():
     seed = 0x0123456789ABCDEF
     stream = RandomStream(seed, torch.device("cpu"))
-    stream.draws.fill_(2**32 - 1)  # the counter's next word comes in
-    for draw in (2**32 - 1, 2**32):
+    for draw in (2**32 - 1, 2**32):  # then the counter's next word comes in
+        stream.draws.fill_(draw)
         high, low = random_numbers(stream.keys, stream.factors, stream.draws, 5, False)
         for row in range(5):
             words = philox([row, 0, draw & LOW, draw >> 32], [seed & LOW, seed >> 32])

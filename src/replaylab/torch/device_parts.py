@@ -12,10 +12,11 @@ from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.samplers import draws_of
 from replaylab.torch.options import ENDS, DeviceOptions
 from replaylab.torch.probe import kernels_run
-from replaylab.torch.rows.assembly import BITS, Assembly
+from replaylab.torch.rows.assembly import Assembly
 from replaylab.torch.rows.device_memory import checked_ring
 from replaylab.torch.rows.incoming import incoming_steps
 from replaylab.torch.rows.packing import packings
+from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED
 from replaylab.torch.rows.tensors import feedback_tensors
 
 
@@ -42,9 +43,8 @@ class DeviceParts(nn.Module):
         super().__init__()
         self.options, config = options, options.config
         self.real = torch.float32 if options.device.type == "mps" else torch.float64
-        self.packings = packings(options)
-        self.ring = checked_ring(options, self.packings)
-        triton = kernels_run(options)
+        self.packings, triton = packings(options), kernels_run(options)
+        self.ring = checked_ring(options, self.packings, triton)
         self.draws = draws_of(config.sampler, self.ring, self.real, triton)
         self.stream = RandomStream(seed, options.device, triton)
         self.layout = BufferLayout(config)
@@ -70,10 +70,13 @@ class DeviceParts(nn.Module):
         r"""Store rows (T·E, \*shape) of every field."""
         count = len(next(iter(rows.values())))
         frames, rest = (packing.pack(rows, count) for packing in self.packings)
-        flags = torch.zeros(count, dtype=torch.uint8, device=self.options.device)
-        for name in ENDS:
-            if name in rows:
-                flags = flags | rows[name].to(torch.uint8) * BITS[name]
+        ends = [rows[name].view(torch.uint8) for name in ENDS if name in rows]
+        if len(ends) == 2:
+            flags = torch.add(*ends, alpha=TRUNCATED)
+        elif ends:
+            flags = ends[0] * (TERMINATED if "terminated" in rows else TRUNCATED)
+        else:
+            flags = torch.zeros(count, dtype=torch.uint8, device=self.options.device)
         following = None
         if self.options.derived:
             following = self.packings[0].pack({path: rows[f"next_{path}"] for path in self.packings[0].columns}, count)
@@ -82,13 +85,12 @@ class DeviceParts(nn.Module):
             part = slice(start, start + most)
             after = None if following is None else following[part]
             ids.append(self.ring.store(frames[part], rest[part], flags[part], after))
-            self.draws.store(ids[-1] % self.ring.capacity)
-        return torch.cat(ids) if ids else self.ring.head.new_zeros(0)
+            self.draws.store(len(ids[-1]))
+        return ids[0] if len(ids) == 1 else torch.cat([self.ring.head.new_zeros(0), *ids])
 
     def sample(self, batch_size: int, out: Batch | None) -> Batch:
         """Draw a batch."""
-        drawn = self.draws.draw(self.stream, batch_size)
-        self.counts[0].add_(len(drawn.ids))
+        drawn = self.draws.draw(self.stream, batch_size, self.counts)
         made = self.batch(drawn.ids, {"weight": drawn.weight, "probability": drawn.probability})
         if out is None:
             return made
@@ -106,9 +108,7 @@ class DeviceParts(nn.Module):
     def update(self, ids: Any, td_error: Any, priority: Any) -> Tensor:
         """Take feedback and return how many of the ids were stored."""
         rows, values, priorities = feedback_tensors(ids, td_error, priority, self.options)
-        stored, invalid = self.draws.update(rows, values, priorities)
-        self.counts.add_(torch.stack((torch.zeros_like(stored), len(rows) - stored, invalid)))
-        return stored
+        return self.draws.update(rows, values, priorities, self.counts)
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:
         """Return the sampling probabilities of some steps (n,)."""

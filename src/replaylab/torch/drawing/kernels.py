@@ -4,7 +4,6 @@ Decisions are made in integers, and p^α in float64 without fused operations, as
 variable TRITON_INTERPRET=1 at import run on a CPU, slowly.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,13 +16,20 @@ from replaylab.torch.drawing.power import LN_2, LOG_SCALE, ONE_BITS, ROOT_HALF_B
 from replaylab.torch.drawing.priority_tree import BITS, FAN, MOST_UPDATES, levels
 
 _BITS, _FAN = tl.constexpr(BITS), tl.constexpr(FAN)
-_ONE, _MOST_UPDATES = tl.constexpr(float(ONE)), tl.constexpr(MOST_UPDATES)
+_ONE, _UNIT, _MOST_UPDATES = tl.constexpr(float(ONE)), tl.constexpr(ONE), tl.constexpr(MOST_UPDATES)
+_MOST, _NODES = tl.constexpr(2**62), tl.constexpr(32)
 _ONE_BITS, _ROOT_HALF_BITS = tl.constexpr(ONE_BITS), tl.constexpr(ROOT_HALF_BITS)
 _LOG_SCALE, _LN_2, _SHIFT = tl.constexpr(LOG_SCALE), tl.constexpr(LN_2), tl.constexpr(SHIFT)
 
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 BLOCK = 128
 """Rows of a program."""
+
+DRAWN = 16
+"""Rows of a program that descends the tree: few, so that small batches occupy many of the GPU's processors."""
+
+STORED = 1024
+"""Leaves that the one program of `store_kernel` writes at a time."""
 
 
 @triton.jit
@@ -103,10 +109,10 @@ def sum_before(sums, starts, slot, DEPTH: tl.constexpr):
 
 @triton.jit
 def draw_kernel(
-    sums, starts, keys, draws, head_at, tail_at, ids, leaves, live_at, rows, capacity,
+    sums, starts, keys, draws, head_at, tail_at, ids, leaves, live_at, least, rows, capacity,
     DEPTH: tl.constexpr, STRATIFIED: tl.constexpr, RANGED: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Draw rows in proportion to leaves."""
+    """Draw rows in proportion to leaves, and note the smallest leaf of each program."""
     head, tail = tl.load(head_at), tl.load(tail_at)
     total = tl.load(sums + tl.load(starts + DEPTH))
     start = total - total
@@ -134,15 +140,16 @@ def draw_kernel(
     age = age - tl.where(age < 0, (age + 1) // capacity - 1, age // capacity) * capacity
     tl.store(ids + row, newest - age, mask=row < rows)
     tl.store(leaves + row, leaf, mask=row < rows)
+    tl.store(least + tl.program_id(0), tl.min(tl.where(row < rows, leaf, _MOST), 0))
     tl.store(live_at, live, mask=tl.program_id(0) == 0)
 
 
 @triton.jit
 def weigh_kernel(
-    leaves, live_at, least_at, size_at, beta_at, probabilities, weights, rows,
+    leaves, live_at, least, parts, size_at, beta_at, draws, counts, probabilities, weights, rows,
     WEIGHTED: tl.constexpr, BY_BATCH: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """See `leaf_operators.weigh_leaves`; `least_at` has the smallest leaf of the batch."""
+    """See `leaf_operators.weigh_leaves`; `least` has the smallest leaf of each of some parts of the batch."""
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = row < rows
     leaf = tl.load(leaves + row, mask=inside, other=1)
@@ -151,17 +158,26 @@ def weigh_kernel(
     weight = tl.full((SIZE,), 1.0, tl.float64)
     if WEIGHTED:
         if BY_BATCH:
-            largest = tl.maximum(tl.load(least_at), 1).to(tl.float64)
+            smallest = tl.full((SIZE,), _MOST, tl.int64)
+            start = 0
+            while start < parts:
+                part = start + tl.arange(0, SIZE)
+                smallest = tl.minimum(smallest, tl.load(least + part, mask=part < parts, other=_MOST))
+                start += SIZE
+            largest = tl.maximum(tl.min(smallest, 0), 1).to(tl.float64)
         else:
             largest = live / tl.load(size_at).to(tl.float64)
         beta = tl.zeros((SIZE,), tl.float64) + tl.load(beta_at)
         weight = power(largest / tl.maximum(leaf, 1).to(tl.float64), beta)
     tl.store(weights + row, weight.to(tl.float32), mask=inside)
+    first = tl.program_id(0) == 0
+    tl.store(draws, tl.load(draws) + 1, mask=first)
+    tl.store(counts, tl.load(counts) + rows, mask=first)
 
 
 @triton.jit
 def feedback_kernel(
-    tickets, updates, largest_ever, numbers, head_at, tail_at, ids, values, slots, leaves, counts, n, capacity, most,
+    tickets, updates, largest_ever, numbers, head_at, tail_at, ids, values, slots, leaves, partials, n, capacity, most,
     KIND: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """Make leaves of feedback, and give each slot the number of the last id that has it."""
@@ -194,24 +210,23 @@ def feedback_kernel(
     tl.atomic_max(tickets + slot, ticket, mask=applies, sem="relaxed")
     tl.store(slots + row, tl.where(applies, slot, -1), mask=inside)
     tl.store(leaves + row, leaf, mask=inside)
-    tl.atomic_add(counts, tl.sum(stored.to(tl.int64), 0), sem="relaxed")
-    tl.atomic_add(counts + 1, tl.sum((inside & (valid == 0)).to(tl.int64), 0), sem="relaxed")
+    tl.store(partials + 2 * tl.program_id(0), tl.sum(stored.to(tl.int64), 0))
+    tl.store(partials + 2 * tl.program_id(0) + 1, tl.sum((inside & (valid == 0)).to(tl.int64), 0))
     tl.atomic_max(largest_ever, tl.max(tl.where(applies, leaf, 0), 0), sem="relaxed")
 
 
 @triton.jit
 def write_kernel(
     sums, starts, tickets, updates, slots, leaves, n,
-    DEPTH: tl.constexpr, LAST: tl.constexpr, SIZE: tl.constexpr,
+    DEPTH: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Write leaves and add what changed to the nodes above; with `LAST` only those that hold their slot's ticket."""
+    """Write the leaves of rows that hold their slot's ticket, and add what changed to the nodes above."""
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     slot = tl.load(slots + row, mask=row < n, other=-1)
     wins = slot >= 0
     slot = tl.where(wins, slot, 0)
-    if LAST:
-        ticket = (tl.load(updates) + 1) * _MOST_UPDATES + row
-        wins = wins & (tl.load(tickets + slot, mask=wins, other=-1) == ticket)
+    ticket = (tl.load(updates) + 1) * _MOST_UPDATES + row
+    wins = wins & (tl.load(tickets + slot, mask=wins, other=-1) == ticket)
     leaf = tl.load(leaves + row, mask=wins, other=0)
     old = tl.atomic_xchg(sums + slot, leaf, mask=wins, sem="relaxed")
     change = tl.where(wins, leaf - old, 0)
@@ -223,15 +238,80 @@ def write_kernel(
 
 @triton.jit
 def peak_kernel(
-    below, peaks, slots, n, child_start, start,
+    below, peaks, slots, updates, partials, counts, applied, n, parts, child_start, start,
     LEVEL: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Recompute the largest leaf below the nodes of one level that are above some slots."""
+    """Recompute the largest leaf below the nodes of one level that are above some slots.
+
+    At the first level one program also counts the update, which the kernels before it must not see counted.
+    """
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     slot = tl.load(slots + row, mask=row < n, other=-1)
     node = tl.where(slot >= 0, slot, 0) >> (_BITS * LEVEL)
     children = tl.load(below + child_start + (node[:, None] << _BITS) + tl.arange(0, _FAN)[None, :])
     tl.store(peaks + start + node, tl.max(children, 1), mask=slot >= 0)
+    if LEVEL == 1:  # noqa: SIM102
+        if tl.program_id(0) == 0:
+            stored = tl.zeros((SIZE,), tl.int64)
+            invalid = tl.zeros((SIZE,), tl.int64)
+            first = 0
+            while first < parts:
+                part = first + tl.arange(0, SIZE)
+                stored += tl.load(partials + 2 * part, mask=part < parts, other=0)
+                invalid += tl.load(partials + 2 * part + 1, mask=part < parts, other=0)
+                first += SIZE
+            tl.store(applied, tl.sum(stored, 0))
+            tl.store(counts + 1, tl.load(counts + 1) + n - tl.sum(stored, 0))
+            tl.store(counts + 2, tl.load(counts + 2) + tl.sum(invalid, 0))
+            tl.store(updates, tl.load(updates) + 1)
+
+
+@triton.jit
+def store_kernel(
+    sums, peaks, starts, largest_ever, head_at, n, capacity,
+    DEPTH: tl.constexpr, EVER: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """See `leaf_operators.store_leaves`; one program, since new steps have neighboring slots, and so few nodes."""
+    siblings = tl.arange(0, _FAN)
+    first = (tl.load(head_at) - n) % capacity
+    leaves = tl.load(starts + 1)
+    if EVER:
+        leaf = tl.load(largest_ever)
+    else:  # the largest that is stored, without the first slot
+        leaf = first - first
+        below = sums
+        for level in tl.static_range(DEPTH):
+            node = first >> (_BITS * level)
+            children = tl.load(below + ((node >> _BITS) << _BITS) + siblings)
+            leaf = tl.max(tl.where(siblings == node % _FAN, leaf, children), 0)
+            below = peaks + tl.load(starts + (level + 1)) - leaves
+        leaf = tl.where(leaf > 0, leaf, _UNIT)
+        tl.debug_barrier()  # before leaves that were just read are overwritten
+    start = 0
+    while start < n:
+        row = start + tl.arange(0, SIZE)
+        tl.store(sums + (first + row) % capacity, leaf, mask=row < n)
+        start += SIZE
+    below = sums
+    for level in tl.static_range(1, DEPTH + 1):
+        tl.debug_barrier()  # so that all of the level below is written
+        own = tl.load(starts + level)
+        low = first >> (_BITS * level)
+        straight = ((tl.minimum(first + n, capacity) - 1) >> (_BITS * level)) - low + 1  # up to the ring's seam
+        count = straight + ((first + n - capacity - 1) >> (_BITS * level)) + 1  # and those from it on
+        count = tl.where(first + n > capacity, count, straight)
+        start = 0
+        while start < count:
+            index = start + tl.arange(0, _NODES)
+            inside = index < count
+            nodes = tl.where(index < straight, low + index, index - straight)
+            at = (nodes[:, None] << _BITS) + siblings[None, :]
+            total = tl.load(sums + tl.load(starts + (level - 1)) + at, mask=inside[:, None], other=0)
+            tl.store(sums + own + nodes, tl.sum(total, 1), mask=inside)
+            largest = tl.load(below + at, mask=inside[:, None], other=0)
+            tl.store(peaks + own - leaves + nodes, tl.max(largest, 1), mask=inside)
+            start += _NODES
+        below = peaks + own - leaves
 
 
 @triton.jit
@@ -260,7 +340,6 @@ def numbers(keys: Tensor, draws: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """See `philox.random_numbers`."""
     high, low = (torch.empty(rows, dtype=torch.int64, device=draws.device) for _ in range(2))
     numbers_kernel[_grid(rows)](keys, draws, high, low, rows, SIZE=BLOCK, **OPTIONS)
-    draws.add_(1)
     return high, low
 
 
@@ -268,7 +347,6 @@ def targets(keys: Tensor, draws: Tensor, total: Tensor, rows: int, stratified: b
     """See `philox.random_targets`."""
     out = torch.empty(rows, dtype=torch.int64, device=draws.device)
     targets_kernel[_grid(rows)](keys, draws, total, out, rows, STRATIFIED=stratified, SIZE=BLOCK, **OPTIONS)
-    draws.add_(1)
     return out
 
 
@@ -280,32 +358,35 @@ def draw(
     capacity: int,
     stratified: bool,
     ranged: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `leaf_operators.draw_leaves`: sums and starts, keys and draws, head and tail together."""
-    (sums, starts), (keys, draws) = tree, stream
-    ids, leaves = (torch.empty(rows, dtype=torch.int64, device=sums.device) for _ in range(2))
-    live = torch.empty((), dtype=torch.int64, device=sums.device)
-    depth = levels(capacity).depth
-    draw_kernel[_grid(rows)](
-        *(sums, starts, keys, draws, *stored, ids, leaves, live, rows, capacity),
-        **{"DEPTH": depth, "STRATIFIED": stratified, "RANGED": ranged, "SIZE": BLOCK, **OPTIONS},
+    parts, device = triton.cdiv(rows, DRAWN), tree[0].device
+    ids, leaves, live, least = (
+        torch.empty(shape, dtype=torch.int64, device=device) for shape in (rows, rows, (), parts)
     )
-    draws.add_(1)
-    return ids, leaves, live
+    draw_kernel[(parts,)](
+        *(*tree, *stream, *stored, ids, leaves, live, least, rows, capacity),
+        **{"DEPTH": levels(capacity).depth, "STRATIFIED": stratified, "RANGED": ranged, "SIZE": DRAWN, **OPTIONS},
+    )
+    return ids, leaves, live, least
 
 
 def weigh(
-    leaves: Tensor, live: Tensor, size: Tensor, beta: Tensor, weighted: bool, by_batch: bool
+    drawn: tuple[Tensor, Tensor, Tensor],
+    size: Tensor,
+    beta: Tensor,
+    counters: tuple[Tensor, Tensor],
+    weighted: bool,
+    by_batch: bool,
 ) -> tuple[Tensor, Tensor]:
-    """See `leaf_operators.weigh_leaves`."""
-    rows, least = len(leaves), live
-    if weighted and by_batch:
-        least = leaves.amin()
+    """See `leaf_operators.weigh_leaves`: leaves, live and least, draws and counts together."""
+    leaves, live, least = drawn
+    rows = len(leaves)
     probabilities, weights = (
         torch.empty(rows, dtype=kind, device=leaves.device) for kind in (beta.dtype, torch.float32)
     )
     weigh_kernel[_grid(rows)](
-        *(leaves, live, least, size, beta, probabilities, weights, rows),
+        *(leaves, live, least, len(least), size, beta, *counters, probabilities, weights, rows),
         **{"WEIGHTED": weighted, "BY_BATCH": by_batch, "SIZE": BLOCK, **OPTIONS},
     )
     return probabilities, weights
@@ -317,56 +398,41 @@ def update(
     stored: tuple[Tensor, Tensor],
     ids: Tensor,
     values: Tensor,
+    counts: Tensor,
     kind: int,
     most: int,
     capacity: int,
 ) -> Tensor:
     """See `leaf_operators.update_leaves`: the tree's first six tensors, and head and tail together."""
     sums, peaks, tickets, updates, largest_ever, starts = tree
-    n = len(ids)
-    slots, leaves = (torch.empty(n, dtype=torch.int64, device=sums.device) for _ in range(2))
-    counts = torch.zeros(2, dtype=torch.int64, device=sums.device)
-    feedback_kernel[_grid(n)](
+    n, parts, depth = len(ids), max(1, triton.cdiv(len(ids), BLOCK)), levels(capacity).depth
+    slots, leaves, partials, applied = (
+        torch.empty(shape, dtype=torch.int64, device=sums.device) for shape in (n, n, (parts, 2), ())
+    )
+    options = {"SIZE": BLOCK, **OPTIONS}
+    feedback_kernel[(parts,)](
         *(tickets, updates, largest_ever, numbers, *stored, ids.contiguous(), values.contiguous(), slots, leaves),
-        *(counts, n, capacity, most),
-        **{"KIND": kind, "SIZE": BLOCK, **OPTIONS},
+        *(partials, n, capacity, most),
+        **{"KIND": kind, **options},
     )
-    _write(sums, peaks, starts, (tickets, updates), slots, leaves, capacity)
-    updates.add_(1)
-    return counts
-
-
-def writer(starts: Tensor) -> Callable[..., None]:
-    """Return what does the same as `priority_tree.write_leaves` where all leaves are written."""
-
-    def write(sums: Tensor, peaks: Tensor, slots: Tensor, leaves: Tensor, applies: Tensor, capacity: int) -> None:
-        del applies
-        _write(sums, peaks, starts, None, slots, leaves, capacity)
-
-    return write
-
-
-def _write(
-    sums: Tensor,
-    peaks: Tensor,
-    starts: Tensor,
-    last: tuple[Tensor, Tensor] | None,
-    slots: Tensor,
-    leaves: Tensor,
-    capacity: int,
-) -> None:
-    """Write leaves, with `last`, tickets and updates, only of the rows that hold their slot's ticket."""
-    tree, n = levels(capacity), len(slots)
-    tickets, updates = last or (starts, starts)
-    write_kernel[_grid(n)](
-        *(sums, starts, tickets, updates, slots, leaves, n),
-        **{"DEPTH": tree.depth, "LAST": last is not None, "SIZE": BLOCK, **OPTIONS},
-    )
+    write_kernel[(parts,)](sums, starts, tickets, updates, slots, leaves, n, DEPTH=depth, **options)
+    counted = (updates, partials, counts, applied, n, parts)
     below, below_start = sums, 0
-    for level in range(1, tree.depth + 1):
-        start = tree.starts[level] - tree.leaves
-        peak_kernel[_grid(n)](below, peaks, slots, n, below_start, start, LEVEL=level, SIZE=BLOCK, **OPTIONS)
+    for level, own in enumerate(levels(capacity).starts[1:], 1):
+        start = own - levels(capacity).leaves
+        peak_kernel[(parts,)](below, peaks, slots, *counted, below_start, start, LEVEL=level, **options)
         below, below_start = peaks, start
+    return applied
+
+
+def store(
+    tree: tuple[Tensor, Tensor, Tensor], largest_ever: Tensor, head: Tensor, n: int, capacity: int, ever: bool
+) -> None:
+    """See `leaf_operators.store_leaves`: sums, peaks and starts together."""
+    store_kernel[(1,)](
+        *(*tree, largest_ever, head, n, capacity),
+        **{"DEPTH": levels(capacity).depth, "EVER": ever, "SIZE": STORED, **OPTIONS},
+    )
 
 
 def _grid(n: int) -> tuple[int]:

@@ -41,8 +41,8 @@ def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged:
 
 
 @operator(
-    "draw_leaves(Tensor sums, Tensor starts, Tensor keys, Tensor factors, Tensor(a!) draws, Tensor head, Tensor tail, "
-    "int rows, int capacity, bool stratified, bool ranged, bool triton) -> (Tensor, Tensor, Tensor)"
+    "draw_leaves(Tensor sums, Tensor starts, Tensor keys, Tensor factors, Tensor draws, Tensor head, Tensor tail, "
+    "int rows, int capacity, bool stratified, bool ranged, bool triton) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 def draw_leaves(
     sums: Tensor,
@@ -57,10 +57,13 @@ def draw_leaves(
     stratified: bool,
     ranged: bool,
     triton: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the ids of drawn steps (rows,), their leaves, and the sum of the leaves of stored steps, ()."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the ids of drawn steps (rows,) and their leaves, the sum of the leaves of stored steps, (), and the least.
+
+    The last one has the smallest leaf of each part of the batch, in however many parts it was drawn.
+    """
     if triton:
-        drawn: tuple[Tensor, Tensor, Tensor] = _kernels().draw(
+        drawn: tuple[Tensor, Tensor, Tensor, Tensor] = _kernels().draw(
             (sums, starts), (keys, draws), (head, tail), rows, capacity, stratified, ranged
         )
         return drawn
@@ -70,44 +73,59 @@ def draw_leaves(
     slots, leaves = find_leaves(sums, torch.where(targets >= total, targets - total, targets), capacity)
     newest = head - 1
     slots = slots.clamp(max=capacity - 1)  # where nothing can be drawn
-    return newest - (newest - slots) % capacity, leaves, live.clone()
+    return newest - (newest - slots) % capacity, leaves, live.clone(), leaves.amin(0, keepdim=True)
 
 
 @operator(
-    "weigh_leaves(Tensor leaves, Tensor live, Tensor size, Tensor beta, bool weighted, bool by_batch, bool triton) -> "
-    "(Tensor, Tensor)"
+    "weigh_leaves(Tensor leaves, Tensor live, Tensor least, Tensor size, Tensor beta, Tensor(a!) draws, "
+    "Tensor(b!) counts, bool weighted, bool by_batch, bool triton) -> (Tensor, Tensor)"
 )
 def weigh_leaves(
-    leaves: Tensor, live: Tensor, size: Tensor, beta: Tensor, weighted: bool, by_batch: bool, triton: bool
+    leaves: Tensor,
+    live: Tensor,
+    least: Tensor,
+    size: Tensor,
+    beta: Tensor,
+    draws: Tensor,
+    counts: Tensor,
+    weighted: bool,
+    by_batch: bool,
+    triton: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the probabilities and float32 weights of drawn leaves, (B,) each.
+    """Return the probabilities and float32 weights of drawn leaves, (B,) each, and count the draw.
 
     Args:
         leaves: int64 (B,).
         live: The sum of the leaves of stored steps, ().
+        least: The smallest leaf of each part of the batch.
         size: N, (); not read if `by_batch`.
         beta: β, ().
+        draws: How many draws there were.
+        counts: Whose first number is how many rows were drawn.
         weighted: Whether weights are (N·P)^−β; if not, they are 1.
         by_batch: Whether they are divided by the largest one of the batch, which is that of the smallest leaf.
         triton: Whether kernels of Triton run.
     """
     if triton:
-        weighed: tuple[Tensor, Tensor] = _kernels().weigh(leaves, live, size, beta, weighted, by_batch)
+        weighed: tuple[Tensor, Tensor]
+        weighed = _kernels().weigh((leaves, live, least), size, beta, (draws, counts), weighted, by_batch)
         return weighed
+    draws.add_(1)
+    counts[0].add_(len(leaves))
     real = beta.dtype
     probability = leaves.to(real) / live
     if not weighted:
         return probability, torch.ones_like(leaves, dtype=torch.float32)
     masses = leaves.clamp(min=1).to(real)
-    ratio = (masses.amin() if by_batch else live.to(real) / size) / masses
+    ratio = (least.amin().clamp(min=1).to(real) if by_batch else live.to(real) / size) / masses
     weight = power(ratio, beta) if real == torch.float64 else ratio.pow(beta)
     return probability, weight.to(torch.float32)
 
 
 @operator(
     "update_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor(c!) tickets, Tensor(d!) updates, Tensor(e!) largest_ever, "
-    "Tensor starts, Tensor numbers, Tensor head, Tensor tail, Tensor ids, Tensor values, int kind, int most, "
-    "int capacity, bool triton) -> Tensor"
+    "Tensor starts, Tensor numbers, Tensor head, Tensor tail, Tensor ids, Tensor values, Tensor(f!) counts, int kind, "
+    "int most, int capacity, bool triton) -> Tensor"
 )
 def update_leaves(
     sums: Tensor,
@@ -121,16 +139,20 @@ def update_leaves(
     tail: Tensor,
     ids: Tensor,
     values: Tensor,
+    counts: Tensor,
     kind: int,
     most: int,
     capacity: int,
     triton: bool,
 ) -> Tensor:
-    """Take feedback, of equal ids the last one; return how many steps were stored and values not valid, int64 (2,)."""
+    """Take feedback (n,), of equal ids the last one; return how many steps were stored, int64 ().
+
+    Steps that were not stored and values that are not valid are added to the second and third of `counts`.
+    """
     if triton:
         tree = (sums, peaks, tickets, updates, largest_ever, starts)
-        counts: Tensor = _kernels().update(tree, numbers, (head, tail), ids, values, kind, most, capacity)
-        return counts
+        applied: Tensor = _kernels().update(tree, numbers, (head, tail), ids, values, counts, kind, most, capacity)
+        return applied
     leaves, valid = leaves_of(values, kind, numbers, most)
     stored = (ids >= tail) & (ids < head)
     applies = stored & valid
@@ -140,31 +162,35 @@ def update_leaves(
     tickets.scatter_reduce_(0, slots, ticket, "amax")
     write_leaves(sums, peaks, slots, leaves, applies & (tickets[slots] == ticket), capacity)
     largest_ever.copy_(torch.maximum(largest_ever, torch.where(applies, leaves, 0).amax()))
-    return torch.stack((stored.sum(), (~valid).sum()))
+    applied = stored.sum()
+    counts[1:].add_(torch.stack((len(ids) - applied, (~valid).sum())))
+    return applied
 
 
 @operator(
-    "store_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor starts, Tensor largest_ever, Tensor slots, int capacity, "
-    "bool ever, bool triton) -> ()"
+    "store_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor starts, Tensor largest_ever, Tensor head, int n, "
+    "int capacity, bool ever, bool triton) -> ()"
 )
 def store_leaves(
     sums: Tensor,
     peaks: Tensor,
     starts: Tensor,
     largest_ever: Tensor,
-    slots: Tensor,
+    head: Tensor,
+    n: int,
     capacity: int,
     ever: bool,
     triton: bool,
 ) -> None:
-    """Give new steps the largest leaf, of all times or stored now; without the first step that they overwrite."""
-    write: Any = write_leaves
+    """Give the n newest steps the largest leaf, of all times or stored now; without the first step they overwrite."""
     if triton:
-        write = _kernels().writer(starts)
+        _kernels().store((sums, peaks, starts), largest_ever, head, n, capacity, ever)
+        return
+    slots = (head - n + torch.arange(n, device=sums.device)) % capacity
     everywhere = torch.ones_like(slots, dtype=torch.bool)
     leaf = largest_ever
     if not ever:
-        write(sums, peaks, slots[:1], torch.zeros_like(slots[:1]), everywhere[:1], capacity)
+        write_leaves(sums, peaks, slots[:1], torch.zeros_like(slots[:1]), everywhere[:1], capacity)
         leaf = peaks[-1]
         leaf = torch.where(leaf > 0, leaf, ONE)
-    write(sums, peaks, slots, leaf.expand_as(slots).contiguous(), everywhere, capacity)
+    write_leaves(sums, peaks, slots, leaf.expand_as(slots).contiguous(), everywhere, capacity)

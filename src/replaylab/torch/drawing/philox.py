@@ -50,7 +50,7 @@ class RandomStream(nn.Module):
         self.draws.zero_()
 
     def targets(self, total: Tensor, rows: int, *, stratified: bool = False) -> Tensor:
-        """Return random whole numbers below a total, int64 (rows,), other ones at each call.
+        """Return random whole numbers below a total, int64 (rows,), the same ones until `draws` is raised.
 
         Args:
             total: int64 (), below 2^62; where it is 0, the numbers are 0.
@@ -78,9 +78,9 @@ def random_words(keys: Tensor, factors: Tensor, multiplied: Tensor, mixed: Tenso
     return multiplied, mixed & LOW
 
 
-@operator("random_numbers(Tensor keys, Tensor factors, Tensor(a!) draws, int rows, bool triton) -> (Tensor, Tensor)")
+@operator("random_numbers(Tensor keys, Tensor factors, Tensor draws, int rows, bool triton) -> (Tensor, Tensor)")
 def random_numbers(keys: Tensor, factors: Tensor, draws: Tensor, rows: int, triton: bool) -> tuple[Tensor, Tensor]:
-    """Return random numbers of 64 bits, upper and lower halves, int64 (rows,), and count the draw."""
+    """Return random numbers of 64 bits, upper and lower halves, int64 (rows,)."""
     if triton:
         from replaylab.torch.drawing import kernels
 
@@ -89,12 +89,11 @@ def random_numbers(keys: Tensor, factors: Tensor, draws: Tensor, rows: int, trit
     row = torch.arange(rows, device=draws.device)
     low, high = (draws & LOW).expand(rows), (draws >> 32).expand(rows)
     words = random_words(keys, factors, torch.stack((row, low)), torch.stack((high, torch.zeros_like(row))))
-    draws.add_(1)
     return words[0][0].clone(), words[1][1].clone()
 
 
 @operator(
-    "random_targets(Tensor keys, Tensor factors, Tensor(a!) draws, Tensor total, int rows, bool stratified, "
+    "random_targets(Tensor keys, Tensor factors, Tensor draws, Tensor total, int rows, bool stratified, "
     "bool triton) -> Tensor"
 )
 def random_targets(

@@ -42,11 +42,13 @@ class Draws(nn.Module):
         self.sampler, self.ring, self.real = sampler, ring, real
         self.register_buffer("scheduled", torch.zeros_like(ring.head, dtype=real), persistent=False)
 
-    def draw(self, stream: RandomStream, rows: int) -> Drawn:
-        """Draw a batch."""
+    def draw(self, stream: RandomStream, rows: int, counts: Tensor) -> Drawn:
+        """Draw a batch, and count its rows in the first of `counts`."""
         ids = self.choose(stream, rows)
         drawn = Drawn(ids, self.probabilities(ids, rows), torch.ones_like(ids, dtype=torch.float32))
         self.finish()
+        stream.draws.add_(1)
+        counts[0].add_(len(ids))
         return drawn
 
     def choose(self, stream: RandomStream, rows: int) -> Tensor:
@@ -60,17 +62,18 @@ class Draws(nn.Module):
         """Return the probability of each step to be a random row of the next batch."""
         raise NotImplementedError
 
-    def store(self, slots: Tensor) -> None:
-        """Take in steps that were just stored."""
+    def store(self, n: int) -> None:
+        """Take in the n newest steps."""
 
-    def update(self, ids: Tensor, values: Tensor, priorities: bool) -> tuple[Tensor, Tensor]:
-        """Take feedback: `priorities`, or TD errors.
+    def update(self, ids: Tensor, values: Tensor, priorities: bool, counts: Tensor) -> Tensor:
+        """Take feedback, `priorities` or TD errors, and return how many steps were stored, ().
 
-        Returns:
-            How many steps were stored, and how many values were not valid.
+        Steps that were not stored and values that are not valid are added to the second and third of `counts`.
         """
         del values, priorities
-        return self.ring.stored(ids).sum(), torch.zeros_like(self.ring.head)
+        stored = self.ring.stored(ids).sum()
+        counts[1].add_(len(ids) - stored)
+        return stored
 
 
 class UniformDraws(Draws):
@@ -186,16 +189,17 @@ class ProportionalDraws(Draws):
         numbers = torch.tensor([sampler.alpha, getattr(sampler, "epsilon", 0.0)], dtype=real)
         self.register_buffer("numbers", numbers.to(device), persistent=False)
 
-    def draw(self, stream: RandomStream, rows: int) -> Drawn:
-        """Draw a batch."""
+    def draw(self, stream: RandomStream, rows: int, counts: Tensor) -> Drawn:
+        """Draw a batch, and count its rows in the first of `counts`."""
         ring, tree = self.ring, self.tree
         drawing = (stream.keys, stream.factors, stream.draws, ring.head, ring.tail)
         how = (rows, ring.capacity, getattr(self.sampler, "stratified", True), ring.sides is not None, self.triton)
-        ids, leaves, live = draw_leaves(tree.sums, tree.starts, *drawing, *how)
+        ids, *leaves = draw_leaves(tree.sums, tree.starts, *drawing, *how)
         weighted = isinstance(self.sampler, Prioritized)
         by_batch = getattr(self.sampler, "normalize", "batch") != "none"
         size = ring.head if by_batch else ring.size
-        return Drawn(ids, *weigh_leaves(leaves, live, size, self.scheduled, weighted, by_batch, self.triton))
+        counters = (stream.draws, counts)
+        return Drawn(ids, *weigh_leaves(*leaves, size, self.scheduled, *counters, weighted, by_batch, self.triton))
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
         """Return leaf / Σ leaf."""
@@ -204,27 +208,27 @@ class ProportionalDraws(Draws):
         live = live_leaves(self.tree.sums, ring.head, ring.tail, ring.capacity, ring.sides is not None)[1]
         return leaves.to(self.real) / live.clamp(min=1)
 
-    def store(self, slots: Tensor) -> None:
-        """Give new steps the largest priority."""
-        tree, ever = self.tree, self.sampler.new_steps == "largest_ever"
-        store_leaves(tree.sums, tree.peaks, tree.starts, self.largest_ever, slots, tree.capacity, ever, self.triton)
+    def store(self, n: int) -> None:
+        """Give the n newest steps the largest priority."""
+        tree, head, ever = self.tree, self.ring.head, self.sampler.new_steps == "largest_ever"
+        store_leaves(tree.sums, tree.peaks, tree.starts, self.largest_ever, head, n, tree.capacity, ever, self.triton)
 
     def load(self, leaves: Tensor, largest_ever: Tensor) -> None:
         """Replace all leaves (C,), and the largest there ever was, ()."""
         self.tree.load(leaves.to(self.ring.head.device))
         self.largest_ever.copy_(largest_ever)
 
-    def update(self, ids: Tensor, values: Tensor, priorities: bool) -> tuple[Tensor, Tensor]:
+    def update(self, ids: Tensor, values: Tensor, priorities: bool, counts: Tensor) -> Tensor:
         """Take feedback; of equal ids the last one counts."""
         tree, ring = self.tree, self.ring
         changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, self.largest_ever)
         how = (feedback_kind(self.sampler, priorities), self.most, ring.capacity, self.triton)
-        counts = torch.zeros(2, dtype=torch.int64, device=ids.device)
-        for start in range(0, len(ids), MOST_UPDATES):
+        applied: list[Tensor] = []
+        for start in range(0, max(1, len(ids)), MOST_UPDATES):
             part = slice(start, start + MOST_UPDATES)
-            steps = (ring.head, ring.tail, ids[part], values[part])
-            counts = counts + update_leaves(*changed, tree.starts, self.numbers, *steps, *how)
-        return counts[0], counts[1]
+            steps = (ring.head, ring.tail, ids[part], values[part], counts)
+            applied.append(update_leaves(*changed, tree.starts, self.numbers, *steps, *how))
+        return applied[0] if len(applied) == 1 else torch.stack(applied).sum()
 
 
 def draws_of(sampler: Sampler, ring: StepRing, real: torch.dtype, triton: bool) -> Draws:

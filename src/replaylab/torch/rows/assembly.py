@@ -4,12 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from replaylab.torch.options import ENDS, DeviceOptions
-from replaylab.torch.rows.following import Followed, follow, leading
-from replaylab.torch.rows.gathering import FieldGather
+from replaylab.torch.rows.gathering import DRAWN, FRAME, LAST, NEXT, RowGather, TakenField, leading
 from replaylab.torch.rows.packing import RowPacking
-from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED, StepRing
-
-BITS = {"terminated": TERMINATED, "truncated": TRUNCATED}
+from replaylab.torch.rows.step_ring import StepRing
 
 
 class Assembly(nn.Module):
@@ -24,8 +21,6 @@ class Assembly(nn.Module):
         triton: Whether kernels of Triton run.
     """
 
-    powers: Tensor
-
     def __init__(
         self,
         ring: StepRing,
@@ -36,66 +31,58 @@ class Assembly(nn.Module):
         triton: bool,
     ) -> None:
         super().__init__()
-        self.ring, self.fields, self.derived, self.triton = ring, options.config.flat, options.derived, triton
+        self.ring, self.fields, self.derived = ring, options.config.flat, options.derived
         self.n_step = n_step = options.n_step if transformed else None
         self.stack = options.stack if transformed else None
-        leaves = self.stack.leaves(self.fields) if self.stack is not None else []
-        self.stacked = [path for path in leaves if path in packings[0].columns]
-        of_last = [path for path in packings[1].columns if n_step is not None and n_step.takes_last(path)]
-        of_drawn = [path for path in packings[1].columns if path not in of_last]
-        framed = list(packings[0].columns)
-        after = [path for path in framed if f"next_{path}" in self.fields]
-        self.of_last, self.of_drawn, self.framed, self.after, self.older = (
-            FieldGather(packing, paths, ring.head.device, triton)
-            for packing, paths in (
-                (packings[1], of_last),
-                (packings[1], of_drawn),
-                (packings[0], framed),
-                (packings[0], after),
-                (packings[0], [path for path in after if path in self.stacked]),
-            )
+        self.frames, rest = packings
+        self.stacked = (
+            [path for path in self.stack.leaves(self.fields) if path in self.frames.columns] if self.stack else []
         )
+        taken = [
+            TakenField(path, rest, path, DRAWN if n_step is None or not n_step.takes_last(path) else LAST)
+            for path in rest.columns
+            if n_step is None or path != "reward"
+        ]
+        if self.stack is None:
+            taken += [TakenField(path, self.frames, path, FRAME) for path in self.frames.columns]
+        if self.derived:
+            after = [path for path in self.frames.columns if f"next_{path}" in self.fields]
+            taken += [TakenField(f"next_{path}", self.frames, path, NEXT) for path in after]
         powers = [1.0, 1.0] if n_step is None else [n_step.gamma**k for k in range(n_step.steps + 1)]
-        self.register_buffer("powers", torch.tensor(powers, dtype=real).to(ring.head.device), persistent=False)
-        self.reward_column = -1 if n_step is None else packings[1].columns["reward"].start
+        reward_column = -1 if n_step is None else rest.columns["reward"].start
+        self.gather = RowGather(ring, taken, torch.tensor(powers, dtype=real), reward_column, triton)
+        self.names = list(self.fields) + ([] if n_step is None else ["discount", "n_steps"])
 
     def columns(self, ids: Tensor) -> dict[str, Tensor]:
         r"""Return flat columns (B, \*shape) of stored steps, int64 (B,), as a transformed batch has them."""
-        ring = self.ring
-        followed = follow(ring, ids, self.powers, self.reward_column, self.triton)
-        columns = self.of_drawn.columns(ring.rest, ids, ring.capacity)
-        columns |= self.of_last.columns(ring.rest, followed.last, ring.capacity)
-        columns |= {name: followed.flags & BITS[name] != 0 for name in ENDS if name in self.fields}
-        names = list(self.fields)
+        columns, returns, ends, places = self.gather(ids)
+        columns |= zip(ENDS, ends.unbind(0), strict=True)
         if self.n_step is not None:
-            columns |= {"reward": followed.reward, "discount": followed.discount, "n_steps": followed.steps}
-            names += ["discount", "n_steps"]
-        columns |= self._observations(ids, followed, columns)
-        return {name: columns[name] for name in names}
+            columns["reward"], columns["discount"] = returns.unbind(0)
+            columns["n_steps"] = places[0]
+        if self.stack is not None:
+            self._add_stacks(columns, ids, places[1])
+        return {name: columns[name] for name in self.names}
 
-    def _observations(self, ids: Tensor, followed: Followed, columns: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the columns of the fields in `frames`, and their next ones."""
-        ring = self.ring
-        result = self._frames(ids, self.framed)
-        nexts = {path: columns[f"next_{path}"] for path in self.after.paths if f"next_{path}" in columns}
-        if self.derived:
-            nexts = self.after.columns(ring.frames, followed.next_rows, len(ring.frames))
-        older = self._frames(followed.last, self.older)
-        for path in self.after.paths:
-            value = nexts[path]
-            if path in older:
-                value = torch.cat((older[path][:, 1:], value[:, None]), 1)
-            result[f"next_{path}"] = value
-        return result
+    def _add_stacks(self, columns: dict[str, Tensor], ids: Tensor, last: Tensor) -> None:
+        """Add the fields of `frames`, and stack their next ones."""
+        columns |= self._frames(ids, list(self.frames.columns))
+        nexts = [path for path in self.stacked if f"next_{path}" in columns]
+        for path, older in self._frames(last, nexts).items():
+            newest = columns[f"next_{path}"]
+            columns[f"next_{path}"] = torch.cat((older[:, 1:], newest[:, None]), 1)
 
-    def _frames(self, ids: Tensor, gather: FieldGather) -> dict[str, Tensor]:
+    def _frames(self, ids: Tensor, paths: list[str]) -> dict[str, Tensor]:
         r"""Return fields of `frames`, (B, k, \*shape) where they are stacked."""
-        ring = self.ring
-        if self.stack is None or not gather.paths:
-            return gather.columns(ring.frames, ids, ring.capacity)
+        assert self.stack is not None
+        if not paths:
+            return {}
         steps, shown = self._steps_back(ids)
+        rows = self.ring.frames.index_select(0, steps.flatten() % self.ring.capacity)
         result = {}
-        for path, value in gather.columns(ring.frames, steps.flatten(), ring.capacity).items():
+        for path in paths:
+            words = rows[:, self.frames.columns[path]].contiguous()
+            value = self.frames.unpack(path, words, len(words))
             frames = value.view(*steps.shape, *value.shape[1:])
             if path not in self.stacked:
                 result[path] = frames[:, -1]

@@ -13,12 +13,13 @@ PRIORITY_NBYTES = 17
 """Bytes of a step's leaf, ticket and share of the nodes above."""
 
 
-def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking]) -> StepRing:
+def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking], triton: bool) -> StepRing:
     """Return an empty ring.
 
     Args:
         options: Those of the replay.
         packings: The fields of the ring's `frames` and of its other rows.
+        triton: Whether kernels of Triton run.
 
     Raises:
         OverSizeError: The device has too little memory.
@@ -38,4 +39,4 @@ def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking]
             f"capacity={capacity:,} needs {size_text(needed)}, but {device} has {size_text(available)}; use a capacity "
             f'of at most {fitting:,}, next_obs="derived", or 16-bit observations (`half`)'
         )
-    return StepRing(capacity, envs, *packings, sides, device)
+    return StepRing(capacity, envs, *packings, sides, device, triton)

@@ -1,82 +1,178 @@
-"""Fields of stored rows as the columns of a batch, copied in one pass."""
+"""Which words of stored rows a batch takes, and what follows the drawn steps: n-step returns, derived next ones."""
 
 from collections.abc import Sequence
-from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from replaylab.torch.operators import operator
-from replaylab.torch.rows.packing import WORD, RowPacking, copied
+from replaylab.torch.rows.packing import RowPacking
+from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED, StepRing
+
+DRAWN, LAST, FRAME, NEXT = range(4)
+"""Where a column comes from: the drawn step's row, the row of the last step that is taken together with it, the drawn
+step's frame, or the frame that the last step led to."""
+
+MOST_UNROLLED = 16
+"""Longer returns are computed without a kernel."""
 
 
-class FieldGather(nn.Module):
-    """Copies some fields of rows, each into a contiguous column.
+class TakenField(NamedTuple):
+    """A column of a batch: its name, and the field it is taken from."""
+
+    name: str
+    packing: RowPacking
+    path: str
+    source: int
+
+
+class Gathered(NamedTuple):
+    """What is known of drawn steps (B,).
+
+    Attributes:
+        columns: The fields, by name.
+        returns: Σ γ^k·r, 0 if no rewards were asked for; and γ^steps, 0 if the last step terminated; float32 (2, B).
+        ends: Whether the last step terminated, and whether it was truncated, bool (2, B).
+        places: How many steps are taken together, the id of the last one, and the row of `StepRing.frames` that holds
+            its next observation, int64 (3, B).
+    """
+
+    columns: dict[str, Tensor]
+    returns: Tensor
+    ends: Tensor
+    places: Tensor
+
+
+class RowGather(nn.Module):
+    """Copies fields of stored rows, each into a contiguous column, together with what follows the steps.
 
     Args:
-        packing: The rows.
-        paths: The fields.
-        device: Where the rows are.
+        ring: The steps.
+        fields: Which fields.
+        powers: γ^k for k = 0 .. K, (K + 1,).
+        column: The column of rewards in the rows, −1: none.
         triton: Whether kernels of Triton run.
     """
 
     plan: Tensor
+    powers: Tensor
 
-    def __init__(self, packing: RowPacking, paths: Sequence[str], device: torch.device, triton: bool) -> None:
+    def __init__(self, ring: StepRing, fields: Sequence[TakenField], powers: Tensor, column: int, triton: bool) -> None:
         super().__init__()
-        self.packing, self.triton = packing, triton
+        self.ring, self.column, self.triton = ring, column, triton and len(powers) - 1 <= MOST_UNROLLED
         # Columns of large dtypes come first, so that each begins where its dtype may.
-        self.paths = sorted(paths, key=lambda path: -packing.stored[path].itemsize)
-        self.starts = [packing.columns[path].start for path in self.paths]
-        self.ends = [packing.columns[path].stop for path in self.paths]
+        self.fields = sorted(fields, key=lambda field: -field.packing.stored[field.path].itemsize)
+        slices = [field.packing.columns[field.path] for field in self.fields]
+        self.sources = [field.source for field in self.fields]
+        self.starts, self.ends = [words.start for words in slices], [words.stop for words in slices]
         words, first = [], 0
-        for start, end in zip(self.starts, self.ends, strict=True):
-            words += [(word, first, end - start, word - start) for word in range(start, end)]
+        for source, start, end in zip(self.sources, self.starts, self.ends, strict=True):
+            words += [(source, word, first, end - start, word - start) for word in range(start, end)]
             first += end - start
-        plan = torch.tensor(words, dtype=torch.int64, device=device).reshape(-1, 4).T.contiguous()
+        device = ring.head.device
+        plan = torch.tensor(words, dtype=torch.int64).reshape(-1, 5).T.contiguous().to(device)
         self.register_buffer("plan", plan, persistent=False)
+        self.register_buffer("powers", powers.to(device), persistent=False)
 
-    def columns(self, table: Tensor, at: Tensor, modulus: int) -> dict[str, Tensor]:
-        r"""Return the fields (B, \*shape) of the rows ``at % modulus`` of a table, int64 (B,)."""
-        if not self.paths:
-            return {}
-        flat = gather_fields(table, at, modulus, self.plan, self.starts, self.ends, self.triton)
-        result, first = {}, 0
-        for path, start, end in zip(self.paths, self.starts, self.ends, strict=True):
-            last = first + (end - start) * len(at)
-            result[path] = self._value(path, flat[first:last], len(at))
-            first = last
-        return result
-
-    def _value(self, path: str, words: Tensor, rows: int) -> Tensor:
-        shape, dtype = self.packing.shapes[path], self.packing.stored[path]
-        if prod(shape) * dtype.itemsize % WORD:  # without the bytes that fill the last word
-            words = copied(words.view(torch.uint8).view(rows, -1)[:, : prod(shape) * dtype.itemsize]).flatten()
-        return words.view(dtype).view(rows, *shape).to(self.packing.dtypes[path])
+    def forward(self, ids: Tensor) -> Gathered:
+        """Return what is known of stored steps, int64 (B,)."""
+        ring, rows = self.ring, len(ids)
+        tables = (ring.frames, ring.rest, ring.flags, ring.side, ring.head)
+        how = (self.sources, self.starts, self.ends, self.column, ring.envs, self.triton)
+        words, *rest = gather_rows(*tables, ids, self.powers, self.plan, *how)
+        parts = words.split([(end - start) * rows for start, end in zip(self.starts, self.ends, strict=True)])
+        columns = {
+            field.name: field.packing.unpack(field.path, part, rows)
+            for field, part in zip(self.fields, parts, strict=False)
+        }
+        return Gathered(columns, *rest)
 
 
 @operator(
-    "gather_fields(Tensor table, Tensor at, int modulus, Tensor plan, int[] starts, int[] ends, bool triton) -> Tensor"
+    "gather_rows(Tensor frames, Tensor rest, Tensor flags, Tensor side, Tensor head, Tensor ids, Tensor powers, "
+    "Tensor plan, int[] sources, int[] starts, int[] ends, int column, int envs, bool triton) -> "
+    "(Tensor, Tensor, Tensor, Tensor)"
 )
-def gather_fields(
-    table: Tensor, at: Tensor, modulus: int, plan: Tensor, starts: list[int], ends: list[int], triton: bool
-) -> Tensor:
-    """Return words of rows, field after field, int32 (B·words,).
+def gather_rows(
+    frames: Tensor,
+    rest: Tensor,
+    flags: Tensor,
+    side: Tensor,
+    head: Tensor,
+    ids: Tensor,
+    powers: Tensor,
+    plan: Tensor,
+    sources: list[int],
+    starts: list[int],
+    ends: list[int],
+    column: int,
+    envs: int,
+    triton: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return words of rows, field after field, int32 (B·words,), and the members of `Gathered` behind the columns.
 
     Args:
-        table: int32 (N, width).
-        at: int64 (B,), at least 0.
-        modulus: Row ``at % modulus`` is taken.
-        plan: Of each word that is taken: its place in the row, the words of the fields before, those of its field, and
-            its place in the field, int64 (4, words).
-        starts: The first word of each field in the row.
+        frames: Of the ring, as the next four.
+        rest: Of the ring.
+        flags: Of the ring.
+        side: Of the ring.
+        head: Of the ring.
+        ids: int64 (B,).
+        powers: See `RowGather`.
+        plan: Of each word that is taken: its source, its place in the row, the words of the fields before, those of its
+            field, and its place in the field, int64 (5, words).
+        sources: The source of each field.
+        starts: The first word of each field in its row.
         ends: The end of each field.
+        column: See `RowGather`.
+        envs: E.
         triton: Whether kernels of Triton run.
     """
     if triton:
         from replaylab.torch.rows import kernels
 
-        words: Tensor = kernels.gather(table, at, modulus, plan)
-        return words
-    rows = table[at % modulus]
-    return torch.cat([rows[:, start:end].flatten() for start, end in zip(starts, ends, strict=True)])
+        made: tuple[Tensor, Tensor, Tensor, Tensor]
+        made = kernels.gather((frames, rest), (flags, side, head), ids, powers, plan, column, envs)
+        return made
+    returns, last_flags, places = _follow(flags, side, rest, head, ids, powers, column, envs)
+    ending = torch.stack((last_flags & TERMINATED != 0, last_flags & TRUNCATED != 0))
+    capacity = len(flags)
+    at = {DRAWN: ids % capacity, LAST: places[1] % capacity, FRAME: ids % capacity, NEXT: places[2]}
+    tables = {source: (rest if source in (DRAWN, LAST) else frames)[at[source]] for source in set(sources)}
+    parts = [tables[source][:, start:end].flatten() for source, start, end in zip(sources, starts, ends, strict=True)]
+    return torch.cat(parts) if parts else rest.new_empty(0), returns, ending, places
+
+
+def _follow(
+    flags: Tensor, side: Tensor, rest: Tensor, head: Tensor, ids: Tensor, powers: Tensor, column: int, envs: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what follows steps: returns and places as in `Gathered`, and the flags of the last steps."""
+    capacity, steps_taken = len(flags), len(powers) - 1
+    steps = ids[:, None] + envs * torch.arange(steps_taken, device=ids.device)
+    ended = flags[steps % capacity] != 0
+    taken = leading((steps[:, 1:] < head) & ~ended[:, :-1])
+    count = taken.sum(1)
+    last = ids + (count - 1) * envs
+    total = torch.zeros_like(ids, dtype=powers.dtype)
+    if column >= 0:
+        rewards = rest[steps % capacity, column].view(torch.float32).to(powers.dtype)
+        for k in range(steps_taken):
+            total = total + torch.where(taken[:, k], powers[k] * rewards[:, k], 0.0)
+    slots = last % capacity
+    last_flags = flags[slots]
+    terminated = last_flags & TERMINATED != 0
+    discount = torch.where(terminated, 0.0, powers[count])
+    rows = slots
+    if len(side):
+        place, after = side[slots], last + envs
+        rows = torch.where(after < head, after % capacity, capacity + last % envs)
+        rows = torch.where(place >= 0, capacity + envs + place, rows)
+        rows = torch.where(terminated, slots, rows)
+    return torch.stack((total, discount)).to(torch.float32), last_flags, torch.stack((count, last, rows))
+
+
+def leading(follows: Tensor) -> Tensor:
+    """Return bool (B, K): True, and then whether all of `follows` (B, K − 1) up to there are."""
+    first = follows.new_ones((len(follows), 1))
+    return torch.cat((first, follows), 1).to(torch.int64).cumprod(1) != 0

@@ -1,4 +1,4 @@
-"""Triton's kernels of `following` and `gathering`: bit for bit the same, in one launch each."""
+"""Triton's kernels of `gathering` and `step_ring`: bit for bit the same, in few launches."""
 
 from typing import Any
 
@@ -7,29 +7,29 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from replaylab.torch.rows.step_ring import TERMINATED
+from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED
 
-_TERMINATED = tl.constexpr(TERMINATED)
+_TERMINATED, _TRUNCATED = tl.constexpr(TERMINATED), tl.constexpr(TRUNCATED)
 
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
-BLOCK = 128
-"""Rows of a program."""
 
-GATHERED_ROWS, GATHERED_WORDS = 32, 64
-"""Rows and words of a program that copies."""
+ROWS, WORDS = 16, 64
+"""Rows and words that a program copies at a time."""
 
 
 @triton.jit
-def follow_kernel(
-    flags, side, rest, head_at, ids, powers, lasts, counts, rewards, discounts, last_flags, next_rows,
-    rows, capacity, width, column, envs,
-    STEPS: tl.constexpr, REWARDS: tl.constexpr, DERIVED: tl.constexpr, SIZE: tl.constexpr,
+def gather_kernel(
+    frames, rest, flags, side, head_at, ids, powers, plan, out, returns, ends, places,
+    rows, capacity, frame_width, width, column, envs, words,
+    STEPS: tl.constexpr, REWARDS: tl.constexpr, DERIVED: tl.constexpr, FRAMES: tl.constexpr,
+    SIZE: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
-    """See `replaylab.torch.rows.following.follow_steps`."""
-    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    """See `gathering.gather_rows`."""
+    row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
     inside = row < rows
     head = tl.load(head_at)
     step = tl.load(ids + row, mask=inside, other=0)
+    drawn = step % capacity
     last = step
     count = step * 0
     flag = count
@@ -48,7 +48,6 @@ def follow_kernel(
         count += taken.to(tl.int64)
     slot = last % capacity
     terminated = (flag & _TERMINATED) != 0
-    discount = tl.where(terminated, 0.0, tl.load(powers + count, mask=inside, other=0.0))
     following = slot
     if DERIVED:
         place = tl.load(side + slot, mask=inside, other=-1).to(tl.int64)
@@ -56,57 +55,199 @@ def follow_kernel(
         following = tl.where(after < head, after % capacity, capacity + last % envs)
         following = tl.where(place >= 0, capacity + envs + place, following)
         following = tl.where(terminated, slot, following)
-    tl.store(lasts + row, last, mask=inside)
-    tl.store(counts + row, count, mask=inside)
-    tl.store(rewards + row, total.to(tl.float32), mask=inside)
-    tl.store(discounts + row, discount.to(tl.float32), mask=inside)
-    tl.store(last_flags + row, flag.to(tl.uint8), mask=inside)
-    tl.store(next_rows + row, following, mask=inside)
+    once = inside & (tl.program_id(1) == 0)
+    discount = tl.where(terminated, 0.0, tl.load(powers + count, mask=inside, other=0.0))
+    tl.store(returns + row, total.to(tl.float32), mask=once)
+    tl.store(returns + rows + row, discount.to(tl.float32), mask=once)
+    tl.store(ends + row, terminated.to(tl.uint8), mask=once)
+    tl.store(ends + rows + row, ((flag & _TRUNCATED) != 0).to(tl.uint8), mask=once)
+    tl.store(places + row, count, mask=once)
+    tl.store(places + rows + row, last, mask=once)
+    tl.store(places + 2 * rows + row, following, mask=once)
+    word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
+    known = word < words
+    source = tl.load(plan + word, mask=known, other=0)[None, :]
+    at = tl.load(plan + words + word, mask=known, other=0)[None, :]
+    before = tl.load(plan + 2 * words + word, mask=known, other=0)[None, :]
+    length = tl.load(plan + 3 * words + word, mask=known, other=0)[None, :]
+    offset = tl.load(plan + 4 * words + word, mask=known, other=0)[None, :]
+    mask = inside[:, None] & known[None, :]
+    from_rest = source < 2
+    place = tl.where(source == 1, slot[:, None], drawn[:, None]) * width + at
+    value = tl.load(rest + place, mask=mask & from_rest, other=0)
+    if FRAMES:
+        place = tl.where(source == 3, following[:, None], drawn[:, None]) * frame_width + at
+        value = tl.where(from_rest, value, tl.load(frames + place, mask=mask & (source >= 2), other=0))
+    tl.store(out + before * rows + row[:, None] * length + offset, value, mask=mask)
 
 
 @triton.jit
-def gather_kernel(
-    table, at, plan, out, rows, modulus, width, words,
-    SIZE: tl.constexpr, WORDS: tl.constexpr,
+def apart_kernel(
+    led, flags, head_at, tail_at, new_frames, new_flags, following, apart, counted,
+    n, capacity, envs,
+    WIDTH: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
-    """See `replaylab.torch.rows.gathering.gather_fields`."""
+    """Find the steps before new ones whose next observation is not the new one, and count them by program.
+
+    `led` holds the observations that the newest stored steps led to. See `step_ring.store_steps`.
+    """
     row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
-    inside = row < rows
-    source = tl.load(at + row, mask=inside, other=0) % modulus
-    word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
-    known = word < words
-    place = tl.load(plan + word, mask=known, other=0)
-    before = tl.load(plan + words + word, mask=known, other=0)
-    count = tl.load(plan + 2 * words + word, mask=known, other=0)
-    offset = tl.load(plan + 3 * words + word, mask=known, other=0)
-    mask = inside[:, None] & known[None, :]
-    value = tl.load(table + source[:, None] * width + place[None, :], mask=mask, other=0)
-    tl.store(out + before[None, :] * rows + row[:, None] * count[None, :] + offset[None, :], value, mask=mask)
+    inside = row < n
+    early = row < envs
+    before = tl.load(head_at) + row - envs
+    kept = inside & (before >= tl.load(tail_at))
+    differ = tl.zeros((SIZE,), tl.int32)
+    for start in range(0, WIDTH, WORDS):
+        word = start + tl.arange(0, WORDS)[None, :]
+        mask = kept[:, None] & (word < WIDTH)
+        new = tl.load(new_frames + row[:, None] * WIDTH + word, mask=mask, other=0)
+        first = tl.load(led + row[:, None] * WIDTH + word, mask=mask & early[:, None], other=0)
+        later = tl.load(following + (row[:, None] - envs) * WIDTH + word, mask=mask & (row >= envs)[:, None], other=0)
+        differ += tl.sum((tl.where(early[:, None], first, later) != new).to(tl.int32), 1)
+    end = tl.load(flags + before % capacity, mask=kept & early, other=0)
+    end = tl.where(early, end, tl.load(new_flags + row - envs, mask=kept & (row >= envs), other=0))
+    found = kept & (differ > 0) & ((end & _TERMINATED) == 0)
+    tl.store(apart + row, found.to(tl.int32), mask=inside)
+    tl.store(counted + tl.program_id(0), tl.sum(found.to(tl.int64), 0))
 
 
-def gather(table: Tensor, at: Tensor, modulus: int, plan: Tensor) -> Tensor:
-    """See `gathering.gather_fields`."""
-    rows, words = len(at), plan.shape[1]
-    out = torch.empty(rows * words, dtype=torch.int32, device=table.device)
-    grid = (triton.cdiv(rows, GATHERED_ROWS), triton.cdiv(words, GATHERED_WORDS))
-    gather_kernel[grid](
-        *(table, at.contiguous(), plan, out, rows, modulus, table.shape[1], words),
-        **{"SIZE": GATHERED_ROWS, "WORDS": GATHERED_WORDS, **OPTIONS},
+@triton.jit
+def store_kernel(
+    led, frames, rest, flags, side, owners, head_at, closings_at, new_frames, new_rest, new_flags, following,
+    apart, counted, lost, ids, n, capacity, envs, sides,
+    FRAME_WIDTH: tl.constexpr, WIDTH: tl.constexpr, DERIVED: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
+):  # fmt: skip
+    """Write steps; see `step_ring.store_steps`."""
+    row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    inside = row < n
+    step = tl.load(head_at) + row
+    slot = step % capacity
+    tl.store(ids + row, step, mask=inside)
+    tl.store(flags + slot, tl.load(new_flags + row, mask=inside, other=0), mask=inside)
+    newest = inside & (row >= n - envs)
+    moved = inside & (row < 0)
+    aside = slot
+    if DERIVED:
+        moved = tl.load(apart + row, mask=inside, other=0) != 0
+        earlier = tl.zeros((WORDS,), tl.int64)
+        start = 0
+        while start < tl.program_id(0):
+            part = start + tl.arange(0, WORDS)
+            earlier += tl.load(counted + part, mask=part < tl.program_id(0), other=0)
+            start += WORDS
+        place = tl.load(closings_at) + tl.sum(earlier, 0) + tl.cumsum(moved.to(tl.int64), 0) - 1
+        place = (place + sides) % sides
+        owner = tl.load(owners + place, mask=moved, other=-1)
+        tl.store(lost + tl.program_id(0), tl.max(tl.where(moved, owner, -1), 0))
+        tl.store(owners + place, step - envs, mask=moved)
+        # Where the ring is filled at once, the slots of the steps before are those of the newest ones.
+        index = tl.where(moved, place, -1).to(tl.int32)
+        tl.store(
+            side + (step - envs + capacity) % capacity, index, mask=inside & ((row >= envs) | (n + envs <= capacity))
+        )
+        tl.store(side + slot, row.to(tl.int32) * 0 - 1, mask=newest)
+        aside = capacity + envs + place
+    for start in range(0, WIDTH, WORDS):
+        word = start + tl.arange(0, WORDS)[None, :]
+        mask = inside[:, None] & (word < WIDTH)
+        value = tl.load(new_rest + row[:, None] * WIDTH + word, mask=mask, other=0)
+        tl.store(rest + slot[:, None] * WIDTH + word, value, mask=mask)
+    for start in range(0, FRAME_WIDTH, WORDS):
+        word = start + tl.arange(0, WORDS)[None, :]
+        given = row[:, None] * FRAME_WIDTH + word
+        mask = inside[:, None] & (word < FRAME_WIDTH)
+        value = tl.load(new_frames + given, mask=mask, other=0)
+        tl.store(frames + slot[:, None] * FRAME_WIDTH + word, value, mask=mask)
+        if DERIVED:
+            early = (row < envs)[:, None]
+            first = tl.load(led + given, mask=mask & moved[:, None] & early, other=0)
+            before = given - envs * FRAME_WIDTH
+            later = tl.load(following + before, mask=mask & moved[:, None] & (row >= envs)[:, None], other=0)
+            first = tl.where(early, first, later)
+            tl.store(frames + aside[:, None] * FRAME_WIDTH + word, first, mask=mask & moved[:, None])
+            tail = (capacity + row - (n - envs))[:, None]
+            value = tl.load(following + given, mask=mask & newest[:, None], other=0)
+            tl.store(frames + tail * FRAME_WIDTH + word, value, mask=mask & newest[:, None])
+
+
+@triton.jit
+def close_kernel(
+    head_at, tail_at, closings_at, counted, lost, parts, n, capacity, envs,
+    DERIVED: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """Move head and tail when all steps are written; one program."""
+    head = tl.load(head_at) + n
+    first = tl.maximum(tl.load(tail_at), head - capacity)
+    if DERIVED:
+        total = tl.zeros((SIZE,), tl.int64)
+        latest = tl.full((SIZE,), -1, tl.int64)
+        start = 0
+        while start < parts:
+            part = start + tl.arange(0, SIZE)
+            total += tl.load(counted + part, mask=part < parts, other=0)
+            latest = tl.maximum(latest, tl.load(lost + part, mask=part < parts, other=-1))
+            start += SIZE
+        first = tl.maximum(first, (tl.max(latest, 0) + envs) // envs * envs)
+        tl.store(closings_at, tl.load(closings_at) + tl.sum(total, 0))
+    tl.store(tail_at, first)
+    tl.store(head_at, head)
+
+
+def gather(
+    tables: tuple[Tensor, Tensor],
+    ring: tuple[Tensor, Tensor, Tensor],
+    ids: Tensor,
+    powers: Tensor,
+    plan: Tensor,
+    column: int,
+    envs: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `gathering.gather_rows`: frames and rest, and flags, side and head together."""
+    (frames, rest), (flags, side, _), rows, words = tables, ring, len(ids), plan.shape[1]
+    out = torch.empty(rows * words, dtype=torch.int32, device=ids.device)
+    returns = torch.empty((2, rows), dtype=torch.float32, device=ids.device)
+    ends = torch.empty((2, rows), dtype=torch.bool, device=ids.device)
+    places = torch.empty((3, rows), dtype=torch.int64, device=ids.device)
+    gather_kernel[(triton.cdiv(rows, ROWS), max(1, triton.cdiv(words, WORDS)))](
+        *(frames, rest, *ring, ids.contiguous(), powers, plan, out, returns, ends.view(torch.uint8), places),
+        *(rows, len(flags), frames.shape[1], rest.shape[1], column, envs, words),
+        **{"STEPS": len(powers) - 1, "REWARDS": column >= 0, "DERIVED": len(side) > 0, "FRAMES": frames.shape[1] > 0}
+        | {"SIZE": ROWS, "WORDS": WORDS, **OPTIONS},
     )
-    return out
+    return out, returns, ends, places
 
 
-def follow(
-    flags: Tensor, side: Tensor, rest: Tensor, head: Tensor, ids: Tensor, powers: Tensor, column: int, envs: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """See `following.follow_steps`."""
-    rows = len(ids)
-    last, count, next_rows = (torch.empty(rows, dtype=torch.int64, device=ids.device) for _ in range(3))
-    reward, discount = (torch.empty(rows, dtype=torch.float32, device=ids.device) for _ in range(2))
-    last_flags = torch.empty(rows, dtype=torch.uint8, device=ids.device)
-    made = (last, count, reward, discount, last_flags, next_rows)
-    follow_kernel[(triton.cdiv(rows, BLOCK),)](
-        *(flags, side, rest, head, ids.contiguous(), powers, *made, rows, len(flags), rest.shape[1], column, envs),
-        **{"STEPS": len(powers) - 1, "REWARDS": column >= 0, "DERIVED": len(side) > 0, "SIZE": BLOCK, **OPTIONS},
+def store(
+    tables: tuple[Tensor, Tensor, Tensor],
+    sides: tuple[Tensor, Tensor, int],
+    counters: tuple[Tensor, Tensor, Tensor],
+    new: tuple[Tensor, Tensor, Tensor, Tensor | None],
+    envs: int,
+) -> Tensor:
+    """See `step_ring.store_steps`: the tables with flags, side with owners and their number, counters, new rows."""
+    (frames, rest, flags), (head, tail, closings), derived = tables, counters, new[3] is not None
+    n, capacity, parts = len(new[2]), len(flags), triton.cdiv(len(new[2]), ROWS)
+    new_frames, new_rest, new_flags, following = (head if rows is None else rows.contiguous() for rows in new)
+    ids, counted, lost = (torch.empty(count, dtype=torch.int64, device=head.device) for count in (n, parts, parts))
+    led, apart = frames, ids
+    size = {"SIZE": ROWS, "WORDS": WORDS, **OPTIONS}
+    if derived:
+        led = frames[capacity : capacity + envs]
+        if n > envs:  # they are overwritten by the last ones while the first ones are read
+            led = led.clone()
+        apart = torch.empty(n, dtype=torch.int32, device=head.device)
+        apart_kernel[(parts,)](
+            *(led, flags, head, tail, new_frames, new_flags, following, apart, counted),
+            *(n, capacity, envs),
+            **{"WIDTH": frames.shape[1], **size},
+        )
+    store_kernel[(parts,)](
+        *(led, frames, rest, flags, *sides[:2], head, closings, new_frames, new_rest, new_flags, following),
+        *(apart, counted, lost, ids, n, capacity, envs, sides[2]),
+        **{"FRAME_WIDTH": frames.shape[1], "WIDTH": rest.shape[1], "DERIVED": derived, **size},
     )
-    return made
+    close_kernel[(1,)](
+        *(head, tail, closings, counted, lost, parts, n, capacity, envs),
+        **{"DERIVED": derived, "SIZE": 128, **OPTIONS},
+    )
+    return ids

@@ -42,10 +42,23 @@ class RowPacking:
         if not self.columns:
             device = next(iter(values.values())).device if values else None
             return torch.zeros(count, 0, dtype=torch.int32, device=device)
-        return torch.cat([self._words(path, values[path]) for path in self.columns], 1)
+        words = [self._words(path, values[path]) for path in self.columns]
+        return words[0] if len(words) == 1 else torch.cat(words, 1)
+
+    def unpack(self, path: str, words: Tensor, count: int) -> Tensor:
+        r"""Return a field (n, \*shape) of its words, int32 and contiguous."""
+        shape, dtype = self.shapes[path], self.stored[path]
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes % WORD:  # without the bytes that fill the last word
+            words = copied(words.view(torch.uint8).view(count, -1)[:, :nbytes])
+        value = words.view(dtype).view(count, *shape)
+        return value if dtype == self.dtypes[path] else value.to(self.dtypes[path])
 
     def _words(self, path: str, value: Tensor) -> Tensor:
-        flat = copied(value.to(self.stored[path]).reshape(len(value), -1))
+        flat = value.to(self.stored[path]).reshape(len(value), -1)
+        if flat.dtype.itemsize == WORD:
+            return flat.view(torch.int32)
+        flat = copied(flat)
         if flat.dtype.itemsize < WORD:
             flat = flat.view(torch.uint8)
             flat = pad(flat, (0, -flat.shape[1] % WORD))

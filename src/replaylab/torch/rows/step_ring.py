@@ -24,6 +24,7 @@ class StepRing(nn.Module):
         rest: The fields of the other rows.
         sides: S, rows of the side ring, at least E; None: next observations are stored with their step.
         device: Where.
+        triton: Whether kernels of Triton run.
     """
 
     frames: Tensor
@@ -43,9 +44,10 @@ class StepRing(nn.Module):
         rest: RowPacking,
         sides: int | None,
         device: torch.device,
+        triton: bool,
     ) -> None:
         super().__init__()
-        self.capacity, self.envs, self.sides = capacity, envs, sides
+        self.capacity, self.envs, self.sides, self.triton = capacity, envs, sides, triton
         extra = 0 if sides is None else envs + sides + 1
 
         def buffer(name: str, *shape: int, fill: int = 0, dtype: torch.dtype = torch.int64) -> None:
@@ -82,7 +84,7 @@ class StepRing(nn.Module):
             following: int32 (T·E, width) of `frames`, the observation that each step led to, if it is derived.
         """
         state = (self.frames, self.rest, self.flags, self.side, self.owners, self.head, self.tail, self.closings)
-        ids: Tensor = store_steps(*state, frames, rest, flags, following, self.envs, self.sides or 0)
+        ids: Tensor = store_steps(*state, frames, rest, flags, following, self.envs, self.sides or 0, self.triton)
         return ids
 
     @property
@@ -99,7 +101,7 @@ class StepRing(nn.Module):
 @operator(
     "store_steps(Tensor(a!) frames, Tensor(b!) rest, Tensor(c!) flags, Tensor(d!) side, Tensor(e!) owners, "
     "Tensor(f!) head, Tensor(g!) tail, Tensor(h!) closings, Tensor new_frames, Tensor new_rest, Tensor new_flags, "
-    "Tensor? following, int envs, int sides) -> Tensor"
+    "Tensor? following, int envs, int sides, bool triton) -> Tensor"
 )
 def store_steps(
     frames: Tensor,
@@ -116,8 +118,16 @@ def store_steps(
     following: Tensor | None,
     envs: int,
     sides: int,
+    triton: bool,
 ) -> Tensor:
     """Store steps, as `StepRing.store` does, whose tensors it takes."""
+    if triton:
+        from replaylab.torch.rows import kernels
+
+        new_rows = (new_frames, new_rest, new_flags, following)
+        counters = (head, tail, closings)
+        stored: Tensor = kernels.store((frames, rest, flags), (side, owners, sides), counters, new_rows, envs)
+        return stored
     capacity = len(flags)
     ids = head + torch.arange(len(new_flags), device=flags.device)
     slots = ids % capacity
@@ -171,4 +181,5 @@ def _store_derived(
     indices = torch.where(apart, places, -1).to(torch.int32)
     side.index_copy_(0, before[:envs] % capacity, indices[:envs])
     side.index_copy_(0, slots, torch.cat((indices[envs:], indices.new_full((envs,), -1))))
+    frames[-1], owners[-1] = 0, -1  # what nobody reads: which write came last is not defined
     return (last_lost + envs) // envs * envs
