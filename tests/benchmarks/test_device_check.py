@@ -79,7 +79,7 @@ def test_fasttd3s_own_file_is_used_where_it_is_given(tmp_path, capsys):
     (tmp_path / peers.FASTTD3_FILE).write_text(
         "import torch\n"
         "class SimpleReplayBuffer:\n"
-        "    def __init__(self, n_env, buffer_size, n_obs, n_act, n_steps, gamma, device):\n"
+        "    def __init__(self, n_env, buffer_size, n_obs, n_act, n_critic_obs, n_steps, gamma, device):\n"
         "        self.stored = 0\n"
         "    def extend(self, step):\n"
         "        self.stored += len(step['next']['rewards'])\n"
