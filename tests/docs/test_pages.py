@@ -15,7 +15,7 @@ import pytest
 from replaylab import distributed, learners, replay, torch, watch
 from replaylab.distributed import replay as remote
 from replaylab.study import InProcess, Study
-from replaylab.study.execution import study_run
+from replaylab.study.execution.local import processes
 from tests.study import tiny
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,7 +44,7 @@ def run(page, text):
 @pytest.fixture
 def quick_studies(monkeypatch):
     """Studies run in this process, and their reports have empty figures, and no files of them: others test these."""
-    monkeypatch.setattr(study_run, "LocalProcesses", lambda workers: InProcess())
+    monkeypatch.setattr(processes, "LocalProcesses", lambda workers: InProcess())
     monkeypatch.setattr(Study, "report", partialmethod(Study.report, figure_files=False))
     with tiny.undrawn():
         yield

@@ -8,15 +8,11 @@ from pathlib import Path
 from replaylab.errors import SpecError
 
 
-def _shipped_folders() -> list[Path]:
-    """Return the folders of shipped studies: inside an installed package, or at the root of a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    return [f for f in (package / "studies", package.parents[1] / "studies") if f.is_dir()]
-
-
 def shipped() -> dict[str, Path]:
     """Return the shipped studies, name to file, sorted by name."""
-    studies = {file.stem: file for folder in reversed(_shipped_folders()) for file in folder.glob("*.toml")}
+    package = Path(__file__).resolve().parents[1]
+    roots = (package.parents[1], package)  # a checkout; an installed package, whose studies come first
+    studies = {file.stem: file for root in roots for file in (root / "studies").glob("*.toml")}
     return dict(sorted(studies.items()))
 
 

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from replaylab.arguments import (
-    NOT_NEGATIVE,
-    InvalidArgument,
-    check,
-    flag,
-    instance,
-    optional,
-    place,
-    takes,
-    text,
-    whole,
-)
+from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import Curve, Difference, Level
+from replaylab.study.analysis.contrast_results import ContrastResults, evaluate_contrasts
 from replaylab.study.catalog import find
 from replaylab.study.execution import (
     CALIBRATION_SECONDS,
@@ -40,21 +32,9 @@ if TYPE_CHECKING:
     import duckdb
     import pandas
 
-    from replaylab.study.analysis.comparisons import Curve, Difference, Level
-    from replaylab.study.analysis.contrast_results import ContrastResults
-
-
 FOLDER = optional(place("a folder"))
-WORKERS = optional(whole())
 EVERY = optional(NOT_NEGATIVE)
 REPORTER = optional(instance(Reporter, "a reporter, with its methods"))
-
-
-def _executor(value: Any) -> Executor:
-    """An executor, and not its class."""
-    if isinstance(value, type) or not isinstance(value, Executor):
-        raise InvalidArgument("an executor, such as LocalProcesses() or InProcess()")
-    return value
 
 
 @dataclass(frozen=True)
@@ -133,9 +113,7 @@ class Study:
         """Return where the chunk's rows are, or will be."""
         return self._results.file_of(chunk)
 
-    @takes(
-        workers=WORKERS, executor=optional(_executor), show=optional(flag), reporter=REPORTER, checkpoint_every=EVERY
-    )
+    @takes(show=optional(flag), reporter=REPORTER, checkpoint_every=EVERY)
     def run(
         self,
         *,
@@ -165,7 +143,7 @@ class Study:
         chosen_reporter = reporter or reporter_in_python(show)
         return run_study(self.spec, self.folder, chosen_executor(workers, executor), chosen_reporter, checkpoint_every)
 
-    @takes(workers=WORKERS, executor=optional(_executor), seconds=NOT_NEGATIVE)
+    @takes(seconds=NOT_NEGATIVE)
     def estimate(
         self,
         *,
@@ -236,8 +214,6 @@ class Study:
             ConfigError: the metric was not recorded, and is not one that the library may record.
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import comparisons
-
         rows = self.results()
         curves = comparisons.curves_of(rows, self.spec, metric)
         if not curves:
@@ -255,8 +231,6 @@ class Study:
             ConfigError: the metric was not recorded, and is not one that the library may record.
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import comparisons
-
         return comparisons.levels(self.curves(metric))
 
     @takes(metric=text)
@@ -273,8 +247,6 @@ class Study:
             ConfigError: the metric was not recorded, and is not one that the library may record.
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import comparisons
-
         return comparisons.differences_of(self.curves(metric), self.spec, metric)
 
     def answers(self) -> list[str]:
@@ -312,9 +284,6 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import comparisons
-        from replaylab.study.analysis.contrast_results import evaluate_contrasts
-
         rows = self.results()
         return evaluate_contrasts(self.spec, lambda metric: comparisons.curves_of(rows, self.spec, metric))
 

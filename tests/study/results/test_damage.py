@@ -171,9 +171,9 @@ def test_a_folder_with_patterns_in_its_name_is_read(whole, tmp_path):
 @pytest.mark.parametrize(
     ("shape", "record"),
     [
-        (records.TIMING, {"seconds": "3"}),
-        (records.REPORTS, {"seeds": [], "planned": [None]}),
-        (records.REPORTS, {"seeds": [["1"]]}),
+        (records.Timing, {"seconds": "3"}),
+        (records.Reports, {"seeds": [], "planned": [None]}),
+        (records.Reports, {"seeds": [["1"]]}),
     ],
 )
 def test_records_of_other_types_are_damaged(shape, record, tmp_path):

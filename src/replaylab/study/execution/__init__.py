@@ -3,10 +3,10 @@
 from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate_study
 from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.local.in_process import InProcess
-from replaylab.study.execution.local.processes import LocalProcesses
+from replaylab.study.execution.local.processes import LocalProcesses, chosen_executor
 from replaylab.study.execution.progress import reporter_in_python
 from replaylab.study.execution.reporter import Reporter
-from replaylab.study.execution.study_run import RunSummary, chosen_executor, run_study
+from replaylab.study.execution.study_run import RunSummary, run_study
 
 __all__ = [
     "CALIBRATION_SECONDS",

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replaylab.errors import ConfigError
 from replaylab.study.execution.coordinator import run_chunks
 from replaylab.study.execution.executor import Executor
-from replaylab.study.execution.local.processes import LocalProcesses
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import divided, refuse_lone
@@ -83,18 +81,3 @@ def _train(
             reporter.end()
     finally:
         executor.close()
-
-
-def chosen_executor(workers: int | None, executor: Executor | None) -> Executor:
-    """Return the given executor, or else local processes.
-
-    Raises:
-        ConfigError: both are given.
-    """
-    if executor is None:
-        return LocalProcesses(workers)
-    if workers is not None:
-        raise ConfigError(
-            f"`workers` must be left out where an `executor` is given, which has its own number, but got {workers:,}"
-        )
-    return executor

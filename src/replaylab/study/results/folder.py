@@ -91,7 +91,7 @@ class StudyFolder:
         Raises:
             StorageError: it is damaged.
         """
-        return records.read(self.path / f"{name}.json", records.SHAPES.get(name, records.TIMING))
+        return records.read(self.path / f"{name}.json", records.SHAPES.get(name, records.Timing))
 
     def tape_file(self, chunk: Chunk) -> Path:
         """Return the path of the chunk's draws, which exists while others are to learn from them."""
@@ -144,13 +144,20 @@ class StudyFolder:
         Raises:
             SpecError: it is, or its record is damaged.
         """
+        if not self.has_records:
+            return
         record = self.path / "study.json"
-        if record.is_file():
-            name = self._name_there(record)
-            if name != self.spec.name:
-                raise SpecError(
-                    f"{self.path} holds the study {name!r}, not {self.spec.name!r}. Give another folder (--out)."
-                )
+        try:
+            name = records.opened(record.read_bytes())["name"]
+        except (OSError, ValueError, KeyError) as error:
+            raise SpecError(
+                f"{record}: is damaged, so it does not tell whether {self.path} holds the study {self.spec.name!r}. "
+                f"If it does, remove study.json: the same command writes it again."
+            ) from error
+        if name != self.spec.name:
+            raise SpecError(
+                f"{self.path} holds the study {name!r}, not {self.spec.name!r}. Give another folder (--out)."
+            )
 
     @property
     def has_records(self) -> bool:
@@ -196,20 +203,10 @@ class StudyFolder:
         files = sorted((self.path / "runs").glob("*.parquet"))
         return [file for file in files if f"{file.stem.rpartition('.')[0]}." in prefixes]
 
-    def _name_there(self, record: Path) -> object:
-        """Return the name of the study in a folder's record."""
-        try:
-            return records.opened(record.read_bytes())["name"]
-        except (OSError, ValueError, KeyError) as error:
-            raise SpecError(
-                f"{record}: is damaged, so it does not tell whether {self.path} holds the study {self.spec.name!r}. "
-                f"If it does, remove study.json: the same command writes it again."
-            ) from error
-
     def _machines(self) -> dict[str, Machine]:
         """Return the machines that are written down, by digest; none where the record is damaged."""
         try:
-            return records.machines_of(records.read(self.path / "machine.json", records.MACHINE))
+            return records.machines_of(records.read(self.path / "machine.json", records.Machines))
         except StorageError:
             return {}
 

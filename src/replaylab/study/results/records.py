@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from replaylab.errors import StorageError
 from replaylab.files.atomic import write_text
@@ -16,7 +16,7 @@ from replaylab.study.results.provenance import Machine
 from replaylab.study.spec.errors import first_fault
 
 
-class _Timing(BaseModel):
+class Timing(BaseModel):
     """The required contents of a file in ``timing/``."""
 
     model_config = ConfigDict(strict=True)
@@ -28,7 +28,7 @@ class _Timing(BaseModel):
     """Digest of the machine, which ``machine.json`` knows."""
 
 
-class _Machines(BaseModel):
+class Machines(BaseModel):
     """The required contents of ``machine.json``: the machine of the last run, and others, by digest."""
 
     versions: dict[str, str]
@@ -36,7 +36,7 @@ class _Machines(BaseModel):
     others: dict[str, Machine] = {}
 
 
-class _Reports(BaseModel):
+class Reports(BaseModel):
     """The required contents of ``reports.json``: the seeds of each report, and the analyses planned then, if any."""
 
     model_config = ConfigDict(strict=True)
@@ -51,10 +51,7 @@ class _Reports(BaseModel):
         return self
 
 
-MACHINE: TypeAdapter[Any] = TypeAdapter(_Machines)
-TIMING: TypeAdapter[Any] = TypeAdapter(_Timing)
-REPORTS: TypeAdapter[Any] = TypeAdapter(_Reports)
-SHAPES = {"machine": MACHINE, "reports": REPORTS}
+SHAPES: Mapping[str, type[BaseModel]] = {"machine": Machines, "reports": Reports}
 """Shapes of records by name; the others are timings."""
 
 
@@ -84,7 +81,7 @@ def opened(text: bytes) -> dict[str, Any]:
     return record
 
 
-def read(path: Path, shape: TypeAdapter[Any]) -> dict[str, Any]:
+def read(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
     """Return a record of a shape; empty where there is none.
 
     Raises:
@@ -94,7 +91,7 @@ def read(path: Path, shape: TypeAdapter[Any]) -> dict[str, Any]:
         return {}
     try:
         record = opened(path.read_bytes())
-        shape.validate_python(record)
+        shape.model_validate(record)
     except (OSError, ValueError) as error:
         raise StorageError(
             f"{path} is damaged: {first_fault(error)}. Remove it; the report does without, and a run of the study "

@@ -15,15 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError, model_serializer, model_validator
 
 from replaylab import replay
 from replaylab.arguments import unchanged_since
@@ -31,6 +23,7 @@ from replaylab.errors import ConfigError, SpecError
 from replaylab.extras import needs
 from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.study.spec import custom_components as custom
+from replaylab.study.spec.display_text import Table
 from replaylab.study.spec.errors import shown, unknown_key, unknown_name
 
 Catalogue = Mapping[str, str]
@@ -107,10 +100,8 @@ OPTIMIZERS: Catalogue = {
 """Optimizer types, of learners with networks; a bare name is one with its defaults."""
 
 
-class Part(BaseModel):
+class Part(Table):
     """A type with its options, as plain data. After `resolve` it holds every option, defaults included."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: str
     options: dict[str, Any] = {}

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from replaylab.statistics import normalised_score
-from replaylab.study.spec.display_text import Answers, Line, Prose, Title
+from replaylab.study.spec.display_text import Answers, Line, Prose, Table, Title
 from replaylab.study.spec.parameter_grids import Factor
 
 RETURN = "eval/mean_reward"
@@ -20,10 +20,8 @@ _Number = Annotated[float, Field(strict=True)]
 Selector = dict[str, Factor | tuple[Factor, ...]]
 
 
-class Score(BaseModel):
+class Score(Table):
     """x becomes (x - low) / (high - low), so that environments can be averaged."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     low: Annotated[float, Field(allow_inf_nan=False, strict=True)]
     """Becomes 0; the return of random actions, for instance."""
@@ -45,10 +43,8 @@ class Score(BaseModel):
         return self
 
 
-class DeclaredContrast(BaseModel):
+class DeclaredContrast(Table):
     """One contrast, as declared before the data are there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[Line, Field(min_length=1, max_length=80)]
     question: Prose = ""

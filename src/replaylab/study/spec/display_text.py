@@ -1,4 +1,4 @@
-"""Texts of a study file that are shown unchanged: names, titles, answers in words, lines to compare with.
+"""The base of all tables of a study file; its texts that are shown unchanged: names, titles, answers, reference lines.
 
 Titles, answers and reference lines decide no number, so they are not part of a chunk's identity: results stay
 valid when they change.
@@ -34,11 +34,13 @@ Title = Annotated[Line, Field(min_length=1, max_length=80)]
 """A name in reports."""
 
 
-class _Texts(BaseModel):
+class Table(BaseModel):
+    """A TOML table: no unknown keys, never changed."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Answers(_Texts):
+class Answers(Table):
     """One sentence for each outcome of a comparison; an empty one is generated."""
 
     higher: Prose = ""
@@ -51,14 +53,14 @@ class Answers(_Texts):
         return str(getattr(self, verdict, ""))
 
 
-class ReferenceLine(_Texts):
+class ReferenceLine(Table):
     """A return to compare learning curves with, such as the best that is possible."""
 
     value: Annotated[float, Field(allow_inf_nan=False, strict=True)]
     label: Title = "optimum"
 
 
-class Titles(_Texts):
+class Titles(Table):
     """Titles of strategies and learners in reports, by name."""
 
     strategies: dict[str, Title] = {}

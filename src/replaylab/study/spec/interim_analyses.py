@@ -5,21 +5,21 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from replaylab.study.spec.display_text import Table
 
 SIGNIFICANCE = 0.05
 """The error of a whole study: of its only analysis, or of all interim analyses together."""
 
 
-class InterimAnalyses(BaseModel):
+class InterimAnalyses(Table):
     """The table ``[interim]``: interim analyses, for studies that add seeds later.
 
     Declare it before the first report. Raise `seeds` of the study from one number to the next; each report is judged at
     its own level. The levels add up to 5 %, and so does the probability of a false alarm. An analysis whose level is
     below every p-value of a permutation test is an error; with N seeds no p-value is below 2 / 2^N.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seeds: Annotated[tuple[Annotated[int, Field(ge=1, strict=True)], ...], Field(min_length=1, max_length=100)]
     """Number of seeds of each analysis, increasing; the last is the most that will ever be run."""

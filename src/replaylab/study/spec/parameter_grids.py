@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from replaylab.study.spec.components import Catalogue, option_names
-from replaylab.study.spec.display_text import Line
+from replaylab.study.spec.display_text import Line, Table
 from replaylab.study.spec.errors import did_you_mean, shown
 
 Factor = bool | int | float | Line
@@ -24,10 +24,8 @@ Factor = bool | int | float | Line
 _LABELS: TypeAdapter[dict[str, Factor]] = TypeAdapter(dict[str, Factor])
 
 
-class Origin(BaseModel):
+class Origin(Table):
     """The origin of a strategy or learner: its table, and its values of varied keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     """The table of the study file that made it."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from replaylab.study.spec.components import LEARNERS, TRANSFORMS, Part, resolve, with_arguments
+from replaylab.study.spec.display_text import Table
 
 
-class ResolvedOverrides(BaseModel):
+class ResolvedOverrides(Table):
     """One strategy with one learner."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     learner: Part | None = None
     """None: as the study has it."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import Field, create_model
 
 from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, Fitting, InStudy
+from replaylab.study.spec.display_text import Table
 
 
-class SettingsTable(BaseModel):
+class SettingsTable(Table):
     """A table whose keys, their rules and defaults are declared by `TrainingConfig`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     if TYPE_CHECKING:
 
@@ -59,12 +58,6 @@ def _table(name: str) -> Any:
     return create_model(f"{name.title()}Table", __base__=SettingsTable, **keys)
 
 
-def _flat() -> Any:
-    """Return the model of all settings under the names of `TrainingConfig`."""
-    fields: dict[str, Any] = {name: (setting.kind, ...) for name, setting in IN_STUDIES.items()}
-    return create_model("RunSettings", __base__=SettingsTable, **fields)
-
-
 if TYPE_CHECKING:
     EvaluationTable = SettingsTable
     LoggingTable = SettingsTable
@@ -72,4 +65,5 @@ if TYPE_CHECKING:
     RunSettings = SettingsTable
 else:
     EvaluationTable, LoggingTable, MeasuresTable = (_table(name) for name in ("evaluation", "logging", "measures"))
-    RunSettings = _flat()
+    fields = {name: (setting.kind, ...) for name, setting in IN_STUDIES.items()}  # named as in `TrainingConfig`
+    RunSettings = create_model("RunSettings", __base__=SettingsTable, **fields)

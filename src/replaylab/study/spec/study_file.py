@@ -103,7 +103,7 @@ from replaylab.study.spec.components import LEARNERS, STRATEGIES, resolve
 from replaylab.study.spec.contrasts import resolve_contrasts
 from replaylab.study.spec.custom_components import code_of_file
 from replaylab.study.spec.errors import MADE, explain, unknown_key
-from replaylab.study.spec.named_environments import check_options, module_of
+from replaylab.study.spec.named_environments import module_of
 from replaylab.study.spec.parameter_grids import chosen_learners, expanded
 from replaylab.study.spec.run_settings import with_defaults
 from replaylab.study.spec.study_tables import MOST_SEEDS, Budget, Overrides, StudyTables
@@ -180,11 +180,6 @@ class Spec(StudyTables):
         if count > MOST_SEEDS:
             raise ValueError(f"must be at most {MOST_SEEDS:,} seeds")
         return tuple(range(count)) if counted else value
-
-    @field_validator("env_options")
-    @classmethod
-    def _named(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        return check_options(value)
 
     @field_validator("seeds", "environments", "metrics")
     @classmethod

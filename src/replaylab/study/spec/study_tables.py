@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import Part
 from replaylab.study.spec.declared_contrasts import DeclaredContrast, Score
-from replaylab.study.spec.display_text import Answers, Line, Prose, ReferenceLine, Titles
+from replaylab.study.spec.display_text import Answers, Line, Prose, ReferenceLine, Table, Titles
 from replaylab.study.spec.interim_analyses import SIGNIFICANCE, InterimAnalyses
-from replaylab.study.spec.named_environments import made_of
+from replaylab.study.spec.named_environments import check_options, made_of
 from replaylab.study.spec.parameter_grids import Origin
 from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
@@ -24,13 +24,7 @@ Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 
 
-class _Table(BaseModel):
-    """A TOML table: no unknown keys, never changed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Budget(_Table):
+class Budget(Table):
     """The length of a run: the study's, or that of a strategy with its own budget."""
 
     steps: Count | None = None
@@ -64,7 +58,7 @@ class Budget(_Table):
         return f"{self.total:,} {self.counted}"
 
 
-class Watch(_Table):
+class Watch(Table):
     """Pictures of each chunk's first seed after its training; no number depends on them."""
 
     steps: Annotated[int, Field(ge=0, le=60, strict=True)] = 6
@@ -74,7 +68,7 @@ class Watch(_Table):
     """Environment steps of a greedy episode that are shown, at most; 0: none."""
 
 
-class Overrides(_Table):
+class Overrides(Table):
     """The settings of a strategy that differ from the rest of the study."""
 
     transforms: tuple[Part, ...] = ()
@@ -93,14 +87,14 @@ class Overrides(_Table):
     """Names of the learners it runs with; None: all of the study's."""
 
 
-class Origins(_Table):
+class Origins(Table):
     """The values of ``vary`` and ``factors`` of strategies and learners, by name."""
 
     strategies: dict[Name, Origin] = {}
     learners: dict[Name, Origin] = {}
 
 
-class StudyTables(_Table):
+class StudyTables(Table):
     """The tables of a study, and values derived from them; `Spec` reads and checks them."""
 
     name: Name
@@ -114,7 +108,7 @@ class StudyTables(_Table):
     overridden: dict[Name, dict[Name, ResolvedOverrides]] = {}
     learner_environments: dict[Name, Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]] = {}
     origins: Origins = Origins()
-    env_options: dict[EnvironmentId, dict[str, Any]] = {}
+    env_options: Annotated[dict[EnvironmentId, dict[str, Any]], AfterValidator(check_options)] = {}
     environment_code: dict[EnvironmentId, str] = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     chunk_size: Count = 10

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import queue
 from itertools import count
+from typing import Any
 
-from replaylab.arguments import optional, takes, whole
-from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task
+from replaylab.arguments import InvalidArgument, optional, takes, whole
+from replaylab.errors import ConfigError
+from replaylab.study.execution.executor import Event, Executor, Handler, Lost, Progress, Task
 from replaylab.study.execution.local.worker_process import WorkerProcess
 from replaylab.study.results import provenance
 
@@ -88,3 +90,26 @@ class LocalProcesses:
             worker.end()
         events = self._events  # the last events of a closed worker go to a queue that nobody reads
         return WorkerProcess(lambda worker, event: events.put((worker, event)))
+
+
+def _executor(value: Any) -> Executor:
+    """An executor, and not its class."""
+    if isinstance(value, type) or not isinstance(value, Executor):
+        raise InvalidArgument("an executor, such as LocalProcesses() or InProcess()")
+    return value
+
+
+@takes(workers=optional(whole()), executor=optional(_executor))
+def chosen_executor(workers: int | None, executor: Executor | None) -> Executor:
+    """Return the given executor, or else local processes.
+
+    Raises:
+        ConfigError: both are given, or one is not what it must be.
+    """
+    if executor is None:
+        return LocalProcesses(workers)
+    if workers is not None:
+        raise ConfigError(
+            f"`workers` must be left out where an `executor` is given, which has its own number, but got {workers:,}"
+        )
+    return executor
