@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 
 class ReplicationOutcome(StrEnum):
@@ -34,6 +35,11 @@ class ReplicatedFigure:
     high: float
     interval: str
     verdict: ReplicationOutcome | None
+
+    @classmethod
+    def exact(cls, what: str, theirs: str, ours: float, agrees: bool) -> Self:
+        """Return a figure that was computed, not estimated."""
+        return cls(what, theirs, ours, ours, ours, "exact", agreement(agrees))
 
 
 @dataclass(frozen=True)

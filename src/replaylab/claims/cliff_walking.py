@@ -8,7 +8,7 @@ if it is equal after rounding to one decimal.
 
 from collections.abc import Iterator
 
-from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
+from replaylab.claims.claim import Claim, ReplicatedFigure
 from replaylab.envs import TransitionTable
 from replaylab.learners.tabular.dynamic_programming import epsilon_greedy, expected_return, optimal_values
 
@@ -26,15 +26,7 @@ def measure(epsilon: float = EPSILON) -> Iterator[ReplicatedFigure]:
     }
     for quantity, (policy, published) in policies.items():
         value = expected_return(table, policy)
-        yield ReplicatedFigure(
-            quantity,
-            f"{published:g}",
-            value,
-            value,
-            value,
-            "exact",
-            agreement(round(value, 1) == published),
-        )
+        yield ReplicatedFigure.exact(quantity, f"{published:g}", value, round(value, 1) == published)
 
 
 CLAIM = Claim(

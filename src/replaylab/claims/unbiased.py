@@ -117,13 +117,11 @@ def measure(steps: int = STEPS, batches: int = BATCHES, seed: int = 0) -> Iterat
     distribution, _ = distribution_and_weights(gradients, SAMPLERS["proportional, α = .6"], seed)
     without = error(gradients.of(squared, distribution), truth)
     quantity = "control: proportional, β = 0: error of the expected gradient"
-    yield ReplicatedFigure(quantity, "> 0: biased", without, without, without, "exact", agreement(without > 1e-2))
+    yield ReplicatedFigure.exact(quantity, "> 0: biased", without, without > 1e-2)
 
 
 def _exact(quantity: str, size: float) -> ReplicatedFigure:
-    return ReplicatedFigure(
-        f"{quantity}: error of the expected gradient", "0", size, size, size, "exact", agreement(size < ROUNDING)
-    )
+    return ReplicatedFigure.exact(f"{quantity}: error of the expected gradient", "0", size, size < ROUNDING)
 
 
 CLAIM = Claim(

@@ -7,20 +7,8 @@ from numpy.typing import ArrayLike
 
 from replaylab.arguments import flag, reals, takes
 from replaylab.errors import ShapeError
-from replaylab.statistics.resampling import (
-    FIXED_BOOTSTRAP,
-    NUMBERS,
-    PAIRED,
-    RESAMPLES,
-    Band,
-    Floats,
-    Interval,
-    as_pairs,
-    as_strata,
-    ends,
-    resample,
-    tail,
-)
+from replaylab.statistics import resampling
+from replaylab.statistics.resampling import FIXED_BOOTSTRAP, NUMBERS, PAIRED, RESAMPLES, Band, Floats, Interval
 
 
 @takes(**PAIRED, **FIXED_BOOTSTRAP, paired=flag, calibrated=flag)
@@ -56,7 +44,7 @@ def probability_of_improvement(
         >>> probability_of_improvement([3, 4, 5, 6], [1, 2, 3, 2], resamples=50).estimate
         0.96875
     """
-    a, b = as_strata(treated), as_strata(baseline)
+    a, b = resampling.as_strata(treated), resampling.as_strata(baseline)
     if a.shape[1] != b.shape[1] or (paired and len(a) != len(b)):
         raise ShapeError(
             f"Compared values must have equally many strata, and runs if paired, but got shapes {a.shape} and "
@@ -64,12 +52,13 @@ def probability_of_improvement(
         )
     rng, runs = np.random.default_rng(seed), min(len(a), len(b))
     if paired:
-        samples = resample(_improvement, a, b, resamples=resamples, rng=rng)
+        samples = resampling.resample(_improvement, a, b, resamples=resamples, rng=rng)
     else:
-        first = resample(lambda x: x, a, resamples=resamples, rng=rng)
-        second = resample(lambda x: x, b, resamples=resamples, rng=rng)
+        first = resampling.resample(lambda x: x, a, resamples=resamples, rng=rng)
+        second = resampling.resample(lambda x: x, b, resamples=resamples, rng=rng)
         samples = _improvement(first, second)
-    low, high = ends(samples, tail(level, runs, a.shape[1], difference=True, calibrated=calibrated))
+    share = resampling.tail(level, runs, a.shape[1], difference=True, calibrated=calibrated)
+    low, high = resampling.ends(samples, share)
     return Interval(float(_improvement(a, b)), float(low), float(high))
 
 
@@ -107,14 +96,14 @@ def standardised_difference(
         >>> round(standardised_difference([3.0, 5, 4, 8], [1.0, 2, 3, 4]).estimate, 3)
         1.936
     """
-    a, b = as_pairs(treated, baseline)
+    a, b = resampling.as_pairs(treated, baseline)
     if a.shape[1] != 1:
         raise ShapeError(f"A standardised difference takes one environment, shape (N,), but got shape {a.shape}.")
     differences = a[:, 0] - b[:, 0]
     if len(differences) == 1:
         return Interval(np.nan, np.nan, np.nan)
     draws = np.random.default_rng(seed).integers(0, len(differences), size=(resamples, len(differences)))
-    share = tail(level, len(differences), difference=True)
+    share = resampling.tail(level, len(differences), difference=True)
     low, high = np.quantile(_standardised(differences[draws]), [share, 1.0 - share], method="closest_observation")
     return Interval(float(_standardised(differences)), float(low), float(high))
 
@@ -151,11 +140,11 @@ def performance_profile(
         seed: seed of the resampling.
         calibrated: False gives the plain percentile interval, which is what rliable gives.
     """
-    array = as_strata(values)
+    array = resampling.as_strata(values)
     runs, strata = array.shape
     above = (array[:, :, None] > np.asarray(thresholds, dtype=np.float64)).astype(np.float64)
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(runs, np.full(runs, 1.0 / runs), size=(resamples, strata))
     samples = np.einsum("bmn,nmt->bt", counts.astype(np.float64), above, optimize=True) / (runs * strata)
-    low, high = ends(samples, tail(level, runs, strata, calibrated=calibrated))
+    low, high = resampling.ends(samples, resampling.tail(level, runs, strata, calibrated=calibrated))
     return Band(above.mean(axis=(0, 1)), low, high)

@@ -13,21 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from replaylab.arguments import LARGEST, flag, reals, takes, whole
 from replaylab.errors import ShapeError
+from replaylab.statistics import resampling
 from replaylab.statistics.bootstrap import bootstrap_ends, random_ends
-from replaylab.statistics.resampling import (
-    BOOTSTRAP,
-    FIXED_BOOTSTRAP,
-    NUMBERS,
-    PAIRED,
-    Band,
-    Floats,
-    Interval,
-    as_pairs,
-    as_strata,
-    ends,
-    resample,
-    tail,
-)
+from replaylab.statistics.resampling import BOOTSTRAP, FIXED_BOOTSTRAP, NUMBERS, PAIRED, Band, Floats, Interval
 
 
 @takes(values=NUMBERS, axis=whole(-LARGEST))
@@ -90,8 +78,8 @@ def bootstrap_interval(
         >>> round(interval.estimate, 1), bool(interval.low < interval.estimate < interval.high)
         (482.5, True)
     """
-    array = as_strata(values)
-    rng, share = np.random.default_rng(seed), tail(level, *array.shape, calibrated=calibrated)
+    array = resampling.as_strata(values)
+    rng, share = np.random.default_rng(seed), resampling.tail(level, *array.shape, calibrated=calibrated)
     bounds = bootstrap_ends(pooled_iqm, array, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
     return Interval(float(pooled_iqm(array)), *bounds)
 
@@ -123,8 +111,8 @@ def paired_difference(
     Raises:
         ShapeError: the shapes differ.
     """
-    a, b = as_pairs(treated, baseline)
-    rng, share = np.random.default_rng(seed), tail(level, *a.shape, difference=True, calibrated=calibrated)
+    a, b = resampling.as_pairs(treated, baseline)
+    rng, share = np.random.default_rng(seed), resampling.tail(level, *a.shape, difference=True, calibrated=calibrated)
     bounds = bootstrap_ends(iqm_difference, a, b, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
     return Interval(float(iqm_difference(a, b)), *bounds)
 
@@ -151,14 +139,14 @@ def unpaired_difference(
         seed: seed of the resampling.
         calibrated: False gives the plain percentile interval.
     """
-    a, b = as_strata(treated), as_strata(baseline)
+    a, b = resampling.as_strata(treated), resampling.as_strata(baseline)
     rng = np.random.default_rng(seed)
 
     def draw(count: int) -> Floats:
-        first, second = (resample(pooled_iqm, group, resamples=count, rng=rng) for group in (a, b))
+        first, second = (resampling.resample(pooled_iqm, group, resamples=count, rng=rng) for group in (a, b))
         return first - second
 
-    share = tail(level, min(len(a), len(b)), a.shape[1], difference=True, calibrated=calibrated)
+    share = resampling.tail(level, min(len(a), len(b)), a.shape[1], difference=True, calibrated=calibrated)
     bounds = random_ends(draw, share, resamples=resamples, calibrated=calibrated)
     return Interval(float(iqm_difference(a, b)), *bounds)
 
@@ -175,7 +163,7 @@ def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000
     """
     array = np.asarray(values, dtype=np.float64)
     draws = np.random.default_rng(seed).integers(0, len(array), size=(resamples, len(array)))
-    low, high = ends(_resampled_iqms(array, draws), tail(level, len(array)))
+    low, high = resampling.ends(_resampled_iqms(array, draws), resampling.tail(level, len(array)))
     return Band(interquartile_mean(array, axis=0), low, high)
 
 

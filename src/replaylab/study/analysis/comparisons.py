@@ -24,15 +24,9 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval
+from replaylab.study.analysis import seed_values
 from replaylab.study.analysis.interim_analyses import inner_interval, p_at_level
-from replaylab.study.analysis.seed_values import (
-    SeedValues,
-    StrategyResult,
-    StrategyRuns,
-    by_strategy,
-    corrected,
-    pairs_with_baseline,
-)
+from replaylab.study.analysis.seed_values import SeedValues, StrategyResult, StrategyRuns
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.spec.declared_contrasts import RETURN as RETURN
 from replaylab.study.spec.interim_analyses import SIGNIFICANCE as SIGNIFICANCE
@@ -210,7 +204,7 @@ def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Cu
     quoted = metric.replace("'", "''")
     curves = [
         Curve(*key, *_aligned(columns["seed"], columns["step"], columns["value"].astype(np.float64)))
-        for key, columns in by_strategy(rows.filter(f"metric = '{quoted}'"), spec)
+        for key, columns in seed_values.by_strategy(rows.filter(f"metric = '{quoted}'"), spec)
     ]
     shared: dict[tuple[str, str], int] = {}
     for curve in curves:
@@ -295,7 +289,7 @@ def _paired(
 def _family(
     curves: Sequence[Curve], baseline: str, measure: Measure, bounds: Mapping[str, float], alpha: float
 ) -> list[Difference]:
-    pairs = [(c, _paired(c, base, measure)) for c, base in pairs_with_baseline(curves, baseline)]
+    pairs = [(c, _paired(c, base, measure)) for c, base in seed_values.pairs_with_baseline(curves, baseline)]
     pairs = [(curve, pair) for curve, pair in pairs if len(pair[0])]
     error = alpha / max(1, sum(curve.environment in bounds for curve, _ in pairs))
     results, each = [], []
@@ -309,7 +303,7 @@ def _family(
         each.append(SeedValues(seeds, values - base_values))
     if len(results) == 1:  # nothing to correct for
         return results
-    family = corrected(each, [d.iqm for d in results])
+    family = seed_values.corrected(each, [d.iqm for d in results])
     return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(results, family, strict=True)]
 
 

@@ -32,11 +32,11 @@ def caveats(page: Page) -> list[str]:
             f"Incomplete: {runs_of(missing)} of {counted(page.spec.runs, 'run')} "
             f"are missing. The report is about the others."
         )
-    baseline, title = page.spec.baseline, page.titled(page.spec.baseline)
+    baseline, title = page.spec.baseline, page.spec.title_of(page.spec.baseline)
     if not any(c.strategy == baseline for c in page.curves):
         warnings.append(f"The runs of the baseline, {title}, are missing, so nothing is compared with it.")
     elif alone := what_ran(study).without_baseline():
-        places = sentences.some([f"{page.titled(c.strategy)} on {page.heading(*c[:2])}" for c in alone])
+        places = sentences.some([f"{page.spec.title_of(c.strategy)} on {page.spec.place_of(*c[:2])}" for c in alone])
         warnings.append(f"{places}: the baseline, {title}, does not run there, so nothing is compared.")
     pairs = [np.isin(c.seeds, base.seeds).sum() for c, base in pairs_with_baseline(page.curves, baseline)]
     few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves), map(int, pairs))

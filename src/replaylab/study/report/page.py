@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 _KINDS = {SMALL: "small", MEDIUM: "medium", WIDE: "wide"}
 
-BAND = ("environment", "learner", "strategy", "step", "iqm", "low", "high")
+KEYS = seed_values.KEYS
+"""First columns of every CSV file of a report."""
+
+BAND = (*KEYS, "step", "iqm", "low", "high")
 """Columns of the CSV file of curves with their bands."""
 
 WORD_COLUMNS = frozenset(
@@ -45,10 +48,6 @@ WORD_COLUMNS = frozenset(
 
 MOST_ON_PAGE = 600_000
 """Bytes of a figure on the page; a larger one stands beside it, as its own picture."""
-
-
-KEYS = seed_values.KEYS
-"""First columns of every CSV file of a report."""
 
 
 def keys_of(kind: str, names: Sequence[str]) -> list[str]:
@@ -102,12 +101,16 @@ class ReportTable:
     rows: Sequence[Sequence[str]]
 
 
+Shown = ReportFigure | ReportTable
+"""What a section shows."""
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of the page, under its own heading: words first, then figures and tables in their order."""
 
     title: str
-    shown: Sequence[ReportFigure | ReportTable] = ()
+    shown: Sequence[Shown] = ()
     paragraphs: Sequence[str] = ()
     points: Sequence[str] = ()
     terms: Sequence[tuple[str, str]] = ()
@@ -304,29 +307,24 @@ class Page(PageFiles):
             self._read[metric] = comparisons.curves_of(self.rows, self.spec, metric)
         return list(self._read[metric])
 
-    def titled(self, strategy: str) -> str:
-        """Return what the page calls a strategy."""
-        return self.spec.title_of(strategy)
-
     @property
     def swatches(self) -> dict[str, str]:
         """CSS variables of colours, by what begins a row: a strategy, or its comparison with the baseline."""
-        base = self.titled(self.spec.baseline)
+        base = self.spec.title_of(self.spec.baseline)
         variables = {}
         for strategy, style in self.line_styles.items():
-            variables[style.title] = variables[sentences.versus(self.titled(strategy), base)] = style.variable
+            variables[style.title] = variables[sentences.versus(self.spec.title_of(strategy), base)] = style.variable
         return variables
 
     @property
-    def versus_column(self) -> Column[StrategyResult]:
-        """The column of tables of differences: what each row compares."""
-        base = self.titled(self.spec.baseline)
-        return Column(
-            "Comparison",
-            lambda result: sentences.versus(self.titled(result.strategy), base),
-            "strategy",
-            lambda result: result.strategy,
-        )
+    def versus_columns(self) -> list[Column[StrategyResult]]:
+        """The first columns of tables of differences: where, and what each row compares."""
+
+        def versus(result: StrategyResult) -> str:
+            return sentences.versus(self.spec.title_of(result.strategy), self.spec.title_of(self.spec.baseline))
+
+        compared = Column("Comparison", versus, "strategy", lambda result: result.strategy)
+        return [*KEY_COLUMNS[:2], compared, Column(names="baseline", numbers=lambda _: self.spec.baseline)]
 
     @property
     def many_strategies(self) -> bool:
@@ -345,7 +343,7 @@ class Page(PageFiles):
         """Return a group of panels for each environment and learner: one of each measure, with a row of each result."""
         return [
             (
-                self.heading(*cell),
+                self.spec.place_of(*cell),
                 [
                     figures.Dots(
                         sentences.MEASURE_TITLES[measure],
@@ -370,10 +368,6 @@ class Page(PageFiles):
         """Return a row of a panel of dots in the colour of its strategy."""
         style = self.line_styles[strategy]
         return figures.Row(style.title, style.light, middle, runs)
-
-    def heading(self, environment: str, learner: str) -> str:
-        """Return the name of an environment and learner, the learner's only if the environment has several."""
-        return self.spec.place_of(environment, learner)
 
 
 BandedCurves = list[list[tuple[Curve, Band]]]

@@ -44,9 +44,7 @@ def difference_table(
 ) -> ReportTable:
     """Each strategy against the baseline, with its test; of another metric than the return, its title and unit."""
     columns: list[Column[Difference]] = [
-        *KEY_COLUMNS[:2],
-        page.versus_column,
-        Column(names="baseline", numbers=lambda d: d.baseline),
+        *page.versus_columns,
         Column("Measure", lambda d: sentences.MEASURE_NAMES[d.measure], "measure", lambda d: d.measure),
         Column("Pairs", lambda d: str(d.pairs), "pairs", lambda d: d.pairs),
         Column("Difference", lambda d: sentences.effect(d.iqm), "difference low high", lambda d: d.iqm),
@@ -60,7 +58,7 @@ def difference_table(
         columns.insert(-2, Column(EQUIVALENCE_HEAD, lambda d: equivalence_interval(d.equivalence)))
     return page.table(
         key,
-        f"{metric}{': d' if metric else 'D'}ifferences from {page.titled(page.spec.baseline)}, paired by seed",
+        f"{metric}{': d' if metric else 'D'}ifferences from {page.spec.title_of(page.spec.baseline)}, paired by seed",
         "Difference of interquartile means with its paired 95 % bootstrap interval, uncorrected; p from the paired "
         "sign-flip permutation test or of the interval, whichever is larger, then corrected by max-T over all "
         f"comparisons of the same measure.{_bounds(differences)}",

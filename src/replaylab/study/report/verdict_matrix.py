@@ -85,7 +85,7 @@ def legend(spec: Spec) -> str:
 def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatrix]:
     """Return the matrices of a study: by the average return, then by the final return."""
     shown = []
-    base = page.titled(page.spec.baseline)
+    base = page.spec.title_of(page.spec.baseline)
     measures: tuple[Measure, ...] = ("area", "final")
     for measure in measures:
         cells = {
@@ -94,8 +94,8 @@ def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatri
             if d.measure == measure
         }
         if cells:
-            rows = {s: sentences.versus(page.titled(s), base) for s in page.spec.strategies}
-            shown.append(matrix(sentences.MEASURE_TITLES[measure], cells, rows, page.heading))
+            rows = {s: sentences.versus(page.spec.title_of(s), base) for s in page.spec.strategies}
+            shown.append(matrix(sentences.MEASURE_TITLES[measure], cells, rows, page.spec.place_of))
     return shown
 
 

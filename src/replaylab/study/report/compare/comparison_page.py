@@ -11,18 +11,9 @@ from replaylab.number_format import counted, equals_p, p_value
 from replaylab.plotting import palette, svg
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ReportedInterval
-from replaylab.study.report import figures, sentences, tables, verdict_matrix
+from replaylab.study.report import figures, page, sentences, tables, verdict_matrix
 from replaylab.study.report.compare.two_studies import FolderDifference, TwoStudies
-from replaylab.study.report.page import (
-    KEY_COLUMNS,
-    KEYS,
-    Column,
-    PageFiles,
-    ReportFigure,
-    ReportTable,
-    band_rows,
-    render,
-)
+from replaylab.study.report.page import KEY_COLUMNS, Column, PageFiles, ReportFigure, ReportTable
 from replaylab.study.report.verdict_matrix import VerdictMatrix
 
 LEGEND = (
@@ -65,7 +56,7 @@ def write(studies: TwoStudies, out: Path) -> Path:
     files = PageFiles(out, figure_files=False)
     with svg.style():
         picture = _curves(studies, files, palette.line_styles(names, "A"))
-    html = render(
+    html = page.render(
         "comparison",
         figure_files=False,
         swatches={},
@@ -114,8 +105,8 @@ def _curves(studies: TwoStudies, files: PageFiles, styles: dict[str, palette.Lin
         "Learning curves of both",
         "Evaluation return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
         figures.curves(cells, style, small=True),
-        (*KEYS, "step", "iqm", "low", "high"),
-        band_rows(cells),
+        page.BAND,
+        page.band_rows(cells),
     )
 
 

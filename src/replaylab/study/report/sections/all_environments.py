@@ -53,7 +53,7 @@ def learners_for_all(page: Page) -> dict[str, dict[str, str]]:
     Those that run on all of them; or, if no learner does and each environment has its own one, that.
     """
     environments = scored_environments(page)
-    cells = {(c.environment, c.learner) for c in page.curves}
+    cells = {c.cell for c in page.curves}
     available = {e: [name for name in page.spec.learners if (e, name) in cells] for e in environments}
     shared = [name for name in page.spec.learners if all(name in names for names in available.values())]
     if shared:
@@ -65,7 +65,7 @@ def learners_for_all(page: Page) -> dict[str, dict[str, str]]:
 
 def scored(page: Page) -> Iterator[ScoredStrategy]:
     """Yield the scores of every strategy that was run on all scored environments."""
-    of = {(c.environment, c.learner, c.strategy): c for c in page.curves}
+    of = {c.key: c for c in page.curves}
     for learner, learners in learners_for_all(page).items():
         for strategy in page.spec.strategies:
             curves = [of[e, name, strategy] for e, name in learners.items() if (e, name, strategy) in of]
@@ -140,7 +140,7 @@ def _panels(page: Page, bands: dict[tuple[str, str], Band]) -> list[tuple[str, l
             continue
         base = [pair for pair in pairs if pair[0] == page.spec.baseline]
         for pair in pairs:
-            title = f"{page.titled(pair[0])}, {learner}" if several else page.titled(pair[0])
+            title = f"{page.spec.title_of(pair[0])}, {learner}" if several else page.spec.title_of(pair[0])
             panels.append((title, [*(base if pair not in base else []), pair]))
     return panels
 
@@ -163,7 +163,7 @@ class _Row:
 
 def table(page: Page, strategies: Sequence[ScoredStrategy]) -> ReportTable:
     """Return levels and differences over all scored environments as a table."""
-    base = page.titled(page.spec.baseline)
+    base = page.spec.title_of(page.spec.baseline)
 
     def ends(name: str) -> str:
         return f"{name} {name}_low {name}_high"

@@ -25,9 +25,9 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
     def row(d: comparisons.Difference) -> figures.Row:
         return page.row(d.strategy, d.iqm, np.subtract(*comparisons.paired_values(*of[d.key], d.measure)))
 
-    base = page.titled(baseline)
+    base = page.spec.title_of(baseline)
     others = {d.strategy for d in results.differences}
-    right = page.titled(others.pop()) if len(others) == 1 else "strategy"
+    right = page.spec.title_of(others.pop()) if len(others) == 1 else "strategy"
     panels = page.dots_by_measure(results.differences, row, reference=0.0, ends=(f"{base} higher", f"{right} higher"))
     figure = page.figure(
         "differences",

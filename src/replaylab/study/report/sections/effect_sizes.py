@@ -10,7 +10,7 @@ from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults, Curve, MeasureResult
 from replaylab.study.analysis.seed_values import pairs_with_baseline
 from replaylab.study.report import figures, sentences
-from replaylab.study.report.page import KEY_COLUMNS, KEYS, Column, Page, ReportTable, Section
+from replaylab.study.report.page import KEYS, Column, Page, ReportTable, Section
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     sizes = effects(page.curves, page.spec.baseline)
     if not sizes:
         return None
-    base = page.titled(page.spec.baseline)
+    base = page.spec.title_of(page.spec.baseline)
     panels = page.dots_by_measure(
         sizes,
         lambda effect: page.row(effect.strategy, effect.improvement),
@@ -70,9 +70,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
 
 def _table(page: Page, sizes: Sequence[Effect]) -> ReportTable:
     columns: list[Column[Effect]] = [
-        *KEY_COLUMNS[:2],
-        page.versus_column,
-        Column(names="baseline", numbers=lambda _: page.spec.baseline),
+        *page.versus_columns,
         Column("Measure", lambda e: sentences.MEASURE_NAMES[e.measure], "measure", lambda e: e.measure),
         Column("Pairs", lambda e: str(e.pairs), "pairs", lambda e: e.pairs),
         Column(

@@ -27,7 +27,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         return None
     level = page.spec.analysis_level
     return Section(
-        f"{DIFFERENCES} {page.titled(page.spec.baseline)}",
+        f"{DIFFERENCES} {page.spec.title_of(page.spec.baseline)}",
         [_levels(page, plan), _intervals(page, level)],
         [where(plan, len(page.spec.seeds))],
         subtitle="Interim analyses",
@@ -82,8 +82,8 @@ def _compared(page: Page, level: float) -> Iterator[tuple[str, str, Interval]]:
     for measure in comparisons.MEASURES:
         for curve, base in pairs_with_baseline(page.curves, page.spec.baseline):
             pair = comparisons.paired_values(curve, base, measure)
-            titles = page.titled(curve.strategy), page.titled(base.strategy)
-            what = f"{sentences.versus(*titles)}, {page.heading(*curve.cell)}"
+            titles = page.spec.title_of(curve.strategy), page.spec.title_of(base.strategy)
+            what = f"{sentences.versus(*titles)}, {page.spec.place_of(*curve.cell)}"
             yield what, sentences.MEASURE_NAMES[measure], interval_at(1.0 - level, pair, statistics.paired_difference)
     if page.spec.contrasts:
         for result in evaluate_contrasts(page.spec, page.curves_of).results:

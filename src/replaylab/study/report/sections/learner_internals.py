@@ -8,7 +8,7 @@ from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report import figures, tables
-from replaylab.study.report.page import BAND, Page, ReportFigure, ReportTable, Section, band_rows, cells_of
+from replaylab.study.report.page import BAND, Page, ReportFigure, Section, Shown, band_rows, cells_of
 
 _CURVES = (
     "rollout/ep_rew",
@@ -32,7 +32,7 @@ TITLE = "Learner diagnostics"
 
 def section(page: Page, results: ComparisonResults) -> Section | None:
     """Return the learner's budgets and curves of what it logged, fewer of many strategies."""
-    shown: list[ReportFigure | ReportTable] = [tables.budget_table(page, results.spent)] if results.spent else []
+    shown: list[Shown] = [tables.budget_table(page, results.spent)] if results.spent else []
     shown.extend(_figures(page))
     return Section(TITLE, shown) if shown else None
 

@@ -10,17 +10,7 @@ import numpy as np
 
 from replaylab.study.analysis.comparisons import ComparisonResults, Curve
 from replaylab.study.report import figures, tables
-from replaylab.study.report.page import (
-    BAND,
-    KEYS,
-    BandedCurves,
-    Page,
-    ReportFigure,
-    ReportTable,
-    Section,
-    band_rows,
-    cells_of,
-)
+from replaylab.study.report.page import BAND, KEYS, BandedCurves, Page, Section, Shown, band_rows, cells_of
 
 
 def section(page: Page, _: ComparisonResults) -> Section:
@@ -28,7 +18,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
     cells = cells_of(page.curves)
     references = {name: (line.value, line.label) for name, line in page.spec.reference.items()}
     style = replace(page.curve_style(tables.RETURN_UNIT), references=references)
-    shown: list[ReportFigure | ReportTable] = []
+    shown: list[Shown] = []
     if not page.many_strategies:  # with many, every strategy has its own panel, and those are in "every run"
         shown.append(
             page.figure(

@@ -22,7 +22,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
             continue
         shown.append(tables.difference_table(page, differences, key, titled(metric)))
     return Section(
-        f"{DIFFERENCES} {page.titled(page.spec.baseline)}",
+        f"{DIFFERENCES} {page.spec.title_of(page.spec.baseline)}",
         shown,
         [
             "Each metric is its own family in the correction. “Higher” does not mean better, and of "

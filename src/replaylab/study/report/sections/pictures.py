@@ -75,8 +75,8 @@ def _not_made(page: Page, made: Sequence[ChunkPictures]) -> Iterator[str]:
         for name, reason in of_seed.pictures.items():
             if name.endswith(NOT_MADE):
                 what = "sheet" if name.startswith(SHEET) else "moving picture"
-                text = reason.decode()
-                yield f"No {what} of {page.titled(of_seed.chunk.strategy)}, {page.heading(*of_seed.cell)}: {text}"
+                where = f"{page.spec.title_of(of_seed.chunk.strategy)}, {page.spec.place_of(*of_seed.cell)}"
+                yield f"No {what} of {where}: {reason.decode()}"
 
 
 def _cells(made: Sequence[ChunkPictures], name: str) -> dict[Cell, list[ChunkPictures]]:
@@ -93,19 +93,17 @@ def _sheets(page: Page, made: Sequence[ChunkPictures]) -> Iterator[ReportFigure]
     from replaylab.watch.sheet_drawing import KEY
 
     for number, (cell, of_cell) in enumerate(_cells(made, SHEET).items()):
-        sheets = {
-            page.titled(of_seed.chunk.strategy): ReplaySheet.from_bytes(of_seed.pictures[SHEET]) for of_seed in of_cell
-        }
-        seeds = {page.titled(of_seed.chunk.strategy): of_seed.chunk.seeds[0] for of_seed in of_cell}
-        names = {page.titled(of_seed.chunk.strategy): of_seed.chunk.strategy for of_seed in of_cell}
-        stored = "; ".join(f"{strategy} (seed {seeds[strategy]}): {sheet}" for strategy, sheet in sheets.items())
+        titled = {page.spec.title_of(of_seed.chunk.strategy): of_seed for of_seed in of_cell}
+        sheets = {title: ReplaySheet.from_bytes(of_seed.pictures[SHEET]) for title, of_seed in titled.items()}
+        keys = {title: (*of_seed.chunk.key, of_seed.chunk.seeds[0]) for title, of_seed in titled.items()}
+        stored = "; ".join(f"{title} (seed {keys[title][-1]}): {sheet}" for title, sheet in sheets.items())
         yield page.figure(
             f"replayed_frames{f'_{number + 1}' if number else ''}",
-            f"What is replayed: {page.heading(*cell)}",
+            f"What is replayed: {page.spec.place_of(*cell)}",
             f"{stored}. {KEY} Steps never replayed, which have no priority from feedback, are in no row.",
             draw_sheets(sheets),
             (*KEYS, "seed", "row", *_NUMBERS),
-            ((*cell, names[s], seeds[s], *numbers) for s, sheet in sheets.items() for numbers in _sheet_rows(sheet)),
+            ((*keys[title], *numbers) for title, sheet in sheets.items() for numbers in _sheet_rows(sheet)),
         )
 
 
@@ -134,14 +132,14 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
         for of_seed in of_cell:
             chunk, file = of_seed.chunk, files[of_seed.chunk.id]
             write_bytes(page.out / file, of_seed.pictures[VIDEO])
-            panel = panels.setdefault(page.titled(chunk.strategy), [])
+            panel = panels.setdefault(page.spec.title_of(chunk.strategy), [])
             if not panel and len(moving := _moving(of_seed.pictures[VIDEO], chunk)) <= room:
                 room -= len(moving)
                 panel.append(moving)
             panel.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, chunk.seeds[0]))
         yield ReportFigure(
             f"greedy_play{f'_{number + 1}' if number else ''}",
-            f"Greedy play: {page.heading(*cell)}",
+            f"Greedy play: {page.spec.place_of(*cell)}",
             "One episode without exploration, or its first steps: as many as watch.video said when the run was "
             "trained. Each seed’s is in a file beside this page.",
             (),

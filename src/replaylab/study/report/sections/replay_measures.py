@@ -117,10 +117,9 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
     measures = measured(page)
     if not measures:
         return None
-    shown: list[ReportFigure | ReportTable] = [_figure(page, measures), table(page, results, measures), *_course(page)]
     return Section(
         "Replay statistics",
-        shown,
+        [_figure(page, measures), table(page, results, measures), *_course(page)],
         [
             "What each strategy did to the batches, beside how well it did. Each is the mean over a run’s "
             "measurements, then the interquartile mean over runs with its 95 % interval. Shown, not tested: that two "
@@ -146,7 +145,7 @@ def _figure(page: Page, measures: Sequence[Measured]) -> ReportFigure:
                 panels.append(
                     figures.Dots(quantity.title, [page.row(m.strategy, m.level, m.runs) for m in of_quantity])
                 )
-        groups.append((page.heading(*cell), panels))
+        groups.append((page.spec.place_of(*cell), panels))
     return page.figure(
         "measures",
         "Measures beside the return",
@@ -192,7 +191,7 @@ def table(page: Page, results: ComparisonResults, measures: Sequence[Measured]) 
 
 def _course(page: Page) -> Iterable[ReportFigure]:
     """Yield the figure of all quantities over time, where the strategies fit into one panel."""
-    if len(page.spec.strategies) > figures.MOST_TOGETHER:
+    if page.many_strategies:
         return
     groups: list[PanelGroup] = []
     rows: list[tuple[Any, ...]] = []

@@ -22,7 +22,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     if not episodes:
         return None
     groups = [
-        (page.heading(*cell), [episode for episode in episodes if episode.cell == cell])
+        (page.spec.place_of(*cell), [episode for episode in episodes if episode.cell == cell])
         for cell in dict.fromkeys(episode.cell for episode in episodes)
     ]
     figure = page.figure(

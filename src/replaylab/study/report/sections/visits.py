@@ -16,17 +16,11 @@ from replaylab.errors import ConfigError
 from replaylab.number_format import counted, equals_p, p_value
 from replaylab.plotting.drawing import Drawing, Panel, PanelGroup
 from replaylab.statistics import Interval
+from replaylab.study.analysis import visit_counts
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, ComparisonResults
-from replaylab.study.analysis.visit_counts import (
-    StrategyVisits,
-    VisitDifference,
-    paired_visits,
-    state_p_values,
-    visit_differences,
-    visits_of,
-)
+from replaylab.study.analysis.visit_counts import StrategyVisits, VisitDifference
 from replaylab.study.report import figures
-from replaylab.study.report.page import KEY_COLUMNS, KEYS, Column, Page, ReportFigure, ReportTable, Section
+from replaylab.study.report.page import KEYS, Column, Page, ReportFigure, ReportTable, Section, Shown
 from replaylab.study.report.sections import visit_maps
 from replaylab.study.report.sections.learner_internals import TITLE
 
@@ -64,13 +58,13 @@ class Places:
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return where the strategies went and how that differs from the baseline; None where no visits were counted."""
-    visits = visits_of(page.rows, page.spec)
+    visits = visit_counts.visits_of(page.rows, page.spec)
     if not visits:
         return None
     places = {v.environment: _places(v, page.spec) for v in visits}
     shown = [places[v.environment].of(v) for v in visits]
-    tested = visit_differences(visits, page.spec.baseline)
-    parts: list[ReportFigure | ReportTable] = []
+    tested = visit_counts.visit_differences(visits, page.spec.baseline)
+    parts: list[Shown] = []
     if any(p.grid for p in places.values()):
         parts.append(_maps(page, shown, places))
     if tested:
@@ -89,7 +83,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
 
 def lines(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[str]:
     """Return a line for each comparison of a strategy's visits with the baseline's, for a terminal."""
-    tested = visit_differences(visits_of(rows, spec), spec.baseline)
+    tested = visit_counts.visit_differences(visit_counts.visits_of(rows, spec), spec.baseline)
     return [f"{spec.place_of(*d.cell)}: {sentence(d, len(tested), spec)}" for d in tested]
 
 
@@ -121,9 +115,9 @@ def _maps(page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places
     groups = []
     for cell in dict.fromkeys(v.cell for v in visits):
         grid = places[cell[0]].grid
-        shares = {page.titled(v.strategy): v.shares.mean(axis=0) for v in visits if v.cell == cell}
+        shares = {page.spec.title_of(v.strategy): v.shares.mean(axis=0) for v in visits if v.cell == cell}
         if grid is not None:
-            groups.append(PanelGroup(page.heading(*cell), visit_maps.shares(shares, grid)))
+            groups.append(PanelGroup(page.spec.place_of(*cell), visit_maps.shares(shares, grid)))
     return page.figure(
         "visits",
         "Share of the time in each cell",
@@ -142,24 +136,26 @@ def _maps(page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places
 def _differences(
     page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places], tested: Sequence[VisitDifference]
 ) -> ReportFigure:
-    baseline = page.titled(page.spec.baseline)
+    title_of = page.spec.title_of
+    baseline = title_of(page.spec.baseline)
     pairs = [
-        (compared, base, state_p_values(compared, base)) for compared, base in paired_visits(visits, page.spec.baseline)
+        (compared, base, visit_counts.state_p_values(compared, base))
+        for compared, base in visit_counts.paired_visits(visits, page.spec.baseline)
     ]
     groups: list[PanelGroup] = []
     for cell in dict.fromkeys(compared.cell for compared, *_ in pairs):
         pairs_of_cell = [pair for pair in pairs if pair[0].cell == cell]
         of = {d.strategy: d for d in tested if d.cell == cell}
-        notes = {page.titled(s): f"{100 * d.distance:.1f} % elsewhere, p {equals_p(d.p_holm)}" for s, d in of.items()}
+        notes = {title_of(s): f"{100 * d.distance:.1f} % elsewhere, p {equals_p(d.p_holm)}" for s, d in of.items()}
         grid = places[cell[0]].grid
         if grid is None:
-            groups.append(PanelGroup(page.heading(*cell), _listed(page, pairs_of_cell, notes)))
+            groups.append(PanelGroup(page.spec.place_of(*cell), _listed(page, pairs_of_cell, notes)))
         else:
             maps = {
-                page.titled(compared.strategy): ((compared.shares - base.shares).mean(axis=0), p)
+                title_of(compared.strategy): ((compared.shares - base.shares).mean(axis=0), p)
                 for compared, base, p in pairs_of_cell
             }
-            groups.append(PanelGroup(page.heading(*cell), visit_maps.differences(maps, notes, grid)))
+            groups.append(PanelGroup(page.spec.place_of(*cell), visit_maps.differences(maps, notes, grid)))
     return page.figure(
         "visit_differences",
         f"Difference from {baseline} in the share of the time",
@@ -198,16 +194,14 @@ def _listed(
             figures.Row(f"state {i}", visit_maps.color(p[i]), Interval(*[float(each[:, i].mean())] * 3), each[:, i])
             for i in largest.tolist()
         ]
-        title = page.titled(compared.strategy)
+        title = page.spec.title_of(compared.strategy)
         panels.append(figures.Dots(f"{title}: {notes[title]}", rows, reference=0.0))
     return [panel for group in figures.dots([("", panels)], "").groups for panel in group.panels]
 
 
 def _table(page: Page, tested: Sequence[VisitDifference]) -> ReportTable:
     columns: list[Column[VisitDifference]] = [
-        *KEY_COLUMNS[:2],
-        page.versus_column,
-        Column(names="baseline", numbers=lambda d: d.baseline),
+        *page.versus_columns,
         Column("Seeds", lambda d: str(d.seeds), "seeds", lambda d: d.seeds),
         Column("Elsewhere", lambda d: f"{100 * d.distance:.1f} %", "distance", lambda d: d.distance),
         Column("p", lambda d: p_value(d.p), "p", lambda d: d.p),
@@ -215,7 +209,7 @@ def _table(page: Page, tested: Sequence[VisitDifference]) -> ReportTable:
     ]
     return page.table(
         "visits",
-        f"Visits of other states than {page.titled(page.spec.baseline)}",
+        f"Visits of other states than {page.spec.title_of(page.spec.baseline)}",
         "Total variation distance of mean shares over all states: how much of the time is spent in other states. p by "
         "permutation within seeds, then Holm-corrected over all rows.",
         tested,
