@@ -11,9 +11,8 @@ from replaylab.replay import Field, NStep, Queue, ReplayBuffer
 from replaylab.study import Study, catalog
 from replaylab.study.execution.worker.preflight import check_chunk
 from replaylab.study.plan.chunks import plan
-from replaylab.study.results.folder import StudyFolder
-from replaylab.study.results.store import write_chunk
 from replaylab.study.spec.study_file import Spec
+from tests.study.tiny import write_rows
 
 REPRODUCED, NOT_REPRODUCED, CONTESTED = ReplicationOutcome
 GAMES = {"Breakout": "Breakout", "Freeway": "Freeway", "Space Invaders": "SpaceInvaders"}
@@ -23,11 +22,7 @@ PARTS = {"3 steps": "uniform-3", "prioritized": "prioritized_as_published"}
 def made_up(name, folder, rows_of):
     """Return a shipped study with the rows (seed, step, metric, value) that a function makes of each chunk."""
     study = Study(Spec.from_toml(catalog.find(name)), folder)
-    StudyFolder(study.spec, study.folder).write_records()
-    for chunk in study.chunks:
-        columns = zip(*rows_of(chunk), strict=True)
-        named = dict(zip(("seed", "step", "metric", "value"), map(np.array, columns), strict=True))
-        write_chunk(study.file_of(chunk), chunk, named, {"python": "3"})
+    write_rows(study, rows_of)
     return study
 
 

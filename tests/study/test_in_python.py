@@ -7,7 +7,7 @@ from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.progress import LiveReporter, PlainReporter, reporter_in_python
 from replaylab.study.results import metric_rows
-from tests.study.tiny import pretend, pretended, study
+from tests.study.tiny import lose, pretend, pretended, study
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,7 @@ def test_a_notebook_shows_a_study_before_its_first_run_and_one_whose_baseline_is
     assert "0 of 8 runs are there" in new._repr_html_()
     assert not list(tmp_path.iterdir())
     pretend(new, 20.0)
-    for chunk in new.chunks:
-        if chunk.strategy == "uniform":
-            new.file_of(chunk).unlink()
+    lose(new, lambda chunk: chunk.strategy == "uniform")
     (tmp_path / "failures").mkdir()
     (tmp_path / "failures" / "x.txt").write_text("why")
     html = new._repr_html_()

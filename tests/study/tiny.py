@@ -2,7 +2,7 @@
 
 import copy
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 
 from replaylab.study import InProcess, Spec, Study
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import write_chunk
 
@@ -59,36 +60,51 @@ def rows(found: Study) -> dict[str, list[Any]]:
     return {k: v.tolist() for k, v in found.results().fetchnumpy().items()}
 
 
-def pretend(found: Study, gain: float, runs_differ: float = 5.0, versions: Sequence[dict[str, str]] = ()) -> None:
+Row = tuple[int, int, str, float]
+"""A seed, a step, a metric and its value."""
+
+
+def write_rows(
+    found: Study, rows_of: Callable[[Chunk], Iterable[Row]], versions: Sequence[dict[str, str]] = ()
+) -> None:
+    """Write made-up results: the rows that a function makes of each chunk; versions as for `pretend`."""
+    StudyFolder(found.spec, found.folder).write_records()
+    for chunk, made_with in zip(found.chunks, cycle(versions or [{"python": "3"}]), strict=False):
+        columns = map(np.array, zip(*rows_of(chunk), strict=True))
+        named = dict(zip(("seed", "step", "metric", "value"), columns, strict=True))
+        write_chunk(found.file_of(chunk), chunk, named, made_with)
+
+
+def lose(found: Study, lost: Callable[[Chunk], bool]) -> None:
+    """Remove the rows of some chunks."""
+    for chunk in filter(lost, found.chunks):
+        found.file_of(chunk).unlink()
+
+
+def pretend(found: Study, gain: float, versions: Sequence[dict[str, str]] = ()) -> None:
     """Write made-up results: uniform ends near 100, every other strategy ``gain`` higher, paired by seed.
 
     Args:
         found: The study.
         gain: How much higher.
-        runs_differ: The spread of its levels over seeds.
         versions: Of libraries, in turn for its chunks; none: one Python for all.
     """
     every = found.spec.evaluation.every
-    StudyFolder(found.spec, found.folder).write_records()
-    for chunk, made_with in zip(found.chunks, cycle(versions or [{"python": "3"}]), strict=False):
-        columns: dict[str, list[Any]] = {"seed": [], "step": [], "metric": [], "value": []}
+
+    def rows_of(chunk: Chunk) -> Iterator[Row]:
         grid = np.arange(every, found.spec.budget_of(chunk.strategy).total + 1, every)
         for seed in chunk.seeds:
-            level = 100 + runs_differ * np.random.default_rng(seed).normal()
+            level = 100 + 5.0 * np.random.default_rng(seed).normal()
             own = np.random.default_rng([seed, len(chunk.strategy)]).normal()
             level += 0.0 if chunk.strategy == found.spec.baseline else gain + own
             replayed = {"uniform": 8, "prioritized": 8}.get(chunk.strategy, 1)
             for step in grid.tolist():
-                for metric, value in (
-                    ("eval/mean_reward", level * step / grid[-1]),
-                    ("train/q_mean", step / 10),
-                    ("train/updates", step - 20),
-                    ("replay/transitions_replayed", replayed * (step - 20)),
-                ):
-                    for key, cell in zip(columns, (seed, step, metric, value), strict=True):
-                        columns[key].append(cell)
-        arrays = {k: np.asarray(v) for k, v in columns.items()}
-        write_chunk(found.file_of(chunk), chunk, arrays, made_with)
+                yield seed, step, "eval/mean_reward", level * step / grid[-1]
+                yield seed, step, "train/q_mean", step / 10
+                yield seed, step, "train/updates", step - 20
+                yield seed, step, "replay/transitions_replayed", replayed * (step - 20)
+
+    write_rows(found, rows_of, versions)
 
 
 def pretended(folder: Path, gain: float, **changes: Any) -> Study:

@@ -1,5 +1,7 @@
 """StrategyVisits of strategies, compared with the baseline's."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,6 @@ from replaylab.study.analysis.visit_counts import (
     visit_differences,
     visits_of,
 )
-from replaylab.study.results.folder import StudyFolder
-from replaylab.study.results.store import write_chunk
 from tests.study import tiny
 
 
@@ -23,13 +23,13 @@ def visits(strategy, counts, seeds=None, environment="env"):
 
 def test_rows_become_counts_in_the_order_of_the_file(tmp_path):
     study = tiny.study(tmp_path, seeds=3, chunk_size=3)
-    StudyFolder(study.spec, study.folder).write_records()
-    for i, chunk in enumerate(study.chunks):
-        rows = [(seed, state, 10 * i + seed + state) for seed in (2, 0, 1) for state in (1, 0, 10)]
-        seed, state, value = (np.array(column) for column in zip(*rows, strict=True))
-        columns = {"seed": seed, "step": np.full(len(seed), 300), "value": value.astype(float)}
-        names = np.array([f"visits/{s:0{5 * i}d}" for s in state])  # earlier versions wrote five digits
-        write_chunk(study.file_of(chunk), chunk, columns | {"metric": names}, {"python": "3"})
+
+    def rows_of(chunk):
+        i = list(study.spec.strategies).index(chunk.strategy)
+        for seed, state in product((2, 0, 1), (1, 0, 10)):  # earlier versions wrote five digits
+            yield seed, 300, f"visits/{state:0{5 * i}d}", float(10 * i + seed + state)
+
+    tiny.write_rows(study, rows_of)
     first, second = visits_of(study.results(), study.spec)
     assert (first.strategy, second.strategy) == tuple(study.spec.strategies)
     assert first.seeds.tolist() == [0, 1, 2]

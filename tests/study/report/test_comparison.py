@@ -84,18 +84,23 @@ def test_more_seeds_of_the_same_runs_are_the_same_runs(before, tmp_path):
     assert "<b>= same runs</b>" in page
 
 
-@pytest.mark.parametrize("others", [range(8), range(100, 108)])
-def test_runs_without_a_number_are_left_out(before, tmp_path, monkeypatch, others):
-    after = pretended(tmp_path / "after", 60.0, seeds=list(others), chunk_size=8)
+def without_numbers(monkeypatch, runs):
+    """Let some runs of every curve have no number."""
     curves_of = comparisons.curves_of
 
     def holed(*args):
-        found = curves_of(*args)
-        for curve in found:
-            curve.values[2:4] = np.nan
-        return found
+        curves = curves_of(*args)
+        for curve in curves:
+            curve.values[runs] = np.nan
+        return curves
 
     monkeypatch.setattr(comparisons, "curves_of", holed)
+
+
+@pytest.mark.parametrize("others", [range(8), range(100, 108)])
+def test_runs_without_a_number_are_left_out(before, tmp_path, monkeypatch, others):
+    after = pretended(tmp_path / "after", 60.0, seeds=list(others), chunk_size=8)
+    without_numbers(monkeypatch, slice(2, 4))
     for one in compared(before, after).differences:
         assert (one.runs, one.pairs) == ((6, 6), 6 if others[0] == 0 else 0)
         assert np.isfinite([*one.first, *one.second, *one.size, one.p_holm]).all()
@@ -149,15 +154,7 @@ def test_what_has_too_few_runs_is_reported(tmp_path, monkeypatch):
     page = write(found, tmp_path / "page").read_text()
     assert "CartPole-v1 · dqn · uniform (A has 1 run; B has 8 runs; it takes 2 of each)" in page
     assert "<p>Nothing is compared.</p>" in page
-    curves_of = comparisons.curves_of
-
-    def holed(*args):
-        curves = curves_of(*args)
-        for curve in curves:
-            curve.values[1:] = np.nan
-        return curves
-
-    monkeypatch.setattr(comparisons, "curves_of", holed)
+    without_numbers(monkeypatch, slice(1, None))
     reported = compared(before, after).not_compared
     assert {why for _, why in reported} == {"A has 1 run; B has 8 runs, 1 with a number; it takes 2 of each"}
 

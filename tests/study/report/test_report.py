@@ -10,7 +10,7 @@ from PIL import Image
 from replaylab.commands.main import main
 from replaylab.errors import SpecError
 from replaylab.study import Study
-from tests.study.tiny import csv_rows, page_of, pretend, pretended, sections, study
+from tests.study.tiny import csv_rows, lose, page_of, pretend, pretended, sections, study
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +184,7 @@ def test_of_one_run_nothing_has_an_interval(tmp_path, environments):
 
 def test_without_the_baseline_nothing_is_compared(tmp_path):
     found = pretended(tmp_path, 10.0)
-    for chunk in found.chunks:
-        if chunk.strategy == "uniform":
-            found.file_of(chunk).unlink()
+    lose(found, lambda chunk: chunk.strategy == "uniform")
     page = found.report(figure_files=False).read_text()
     assert "The runs of the baseline, uniform, are missing" in page
     assert "nothing is compared." in page

@@ -9,7 +9,7 @@ from replaylab import statistics
 from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.report import sentences
-from tests.study.tiny import csv_rows, page_of, pretended, sections
+from tests.study.tiny import csv_rows, lose, page_of, pretended, sections
 
 SCORES = {"CartPole-v1": {"low": 0.0, "high": 100.0}, "Acrobot-v1": {"low": 50.0, "high": 250.0}}
 
@@ -112,9 +112,7 @@ def test_with_many_strategies_each_profile_stands_beside_the_baseline_s(tmp_path
 def test_one_pair_has_no_interval(tmp_path, alone):
     """However many seeds the strategy itself has."""
     found = pretended(tmp_path, 30.0, seeds=6, chunk_size=1, environments=list(SCORES), scores=SCORES)
-    for chunk in found.chunks:
-        if chunk.strategy == "uniform" and 0 not in chunk.seeds:
-            found.file_of(chunk).unlink()
+    lose(found, lambda chunk: chunk.strategy == "uniform" and 0 not in chunk.seeds)
     page = found.report(figure_files=False).read_text()
     row = next(r for r in csv_rows(tmp_path / "tables" / "overall.csv") if r["strategy"] == "prioritized")
     assert (row["seeds"], row["pairs"]) == ("6", "1")

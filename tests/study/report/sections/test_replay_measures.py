@@ -1,5 +1,7 @@
 """The measures of what was replayed, and the effect sizes, as a report shows them."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,7 @@ from replaylab import statistics
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.report.sections import effect_sizes, replay_measures
-from replaylab.study.results.store import write_chunk
-from tests.study.tiny import csv_rows, pretended, sections
+from tests.study.tiny import csv_rows, pretended, sections, write_rows
 
 STEPS = (100, 200, 300)
 
@@ -17,29 +18,21 @@ STEPS = (100, 200, 300)
 def reported(tmp_path_factory):
     """Every run's batches are of 64 rows; prioritized's gradient varies twice as much as uniform's."""
     found = pretended(tmp_path_factory.mktemp("beside"), 30.0, seeds=6, chunk_size=6)
-    for chunk in found.chunks:
-        rows = _rows(found, chunk)
-        for seed in chunk.seeds:
-            for i, step in enumerate(STEPS):
-                own = (2.0 if chunk.strategy == "prioritized" else 1.0) * (1 + i)
-                rows += [
-                    (seed, step, "replay/effective_batch_size", 64 / own * (1 + i)),
-                    (seed, step, "replay/gradient_variance", own),
-                    (seed, step, "replay/gradient_variance_uniform", 1.0 + i),
-                    (seed, step, "replay/replay_gini", 0.1 * seed + 0.01 * i),
-                ]
-        columns = {
-            name: np.array([row[i] for row in rows]) for i, name in enumerate(("seed", "step", "metric", "value"))
-        }
-        write_chunk(found.file_of(chunk), chunk, columns, {"python": "3"})
+
+    def rows_of(chunk):
+        own = found.results().filter(f"strategy = '{chunk.strategy}'").project("seed, step, metric, value")
+        yield from own.fetchall()
+        for seed, (i, step) in product(chunk.seeds, enumerate(STEPS)):
+            varied = (2.0 if chunk.strategy == "prioritized" else 1.0) * (1 + i)
+            yield seed, step, "replay/effective_batch_size", 64 / varied * (1 + i)
+            yield seed, step, "replay/gradient_variance", varied
+            yield seed, step, "replay/gradient_variance_uniform", 1.0 + i
+            yield seed, step, "replay/replay_gini", 0.1 * seed + 0.01 * i
+
+    write_rows(found, rows_of)
     with sections("differences", "effect_sizes", "replay_measures"):
         found.report()
     return found
-
-
-def _rows(found, chunk):
-    own = found.results().filter(f"strategy = '{chunk.strategy}'").project("seed, step, metric, value")
-    return own.fetchall()
 
 
 def test_a_measure_is_the_mean_over_measurements_then_the_iqm_over_runs(reported):

@@ -12,8 +12,6 @@ from replaylab.plotting.heat_map import DARK_INK, LIGHT_INK
 from replaylab.replay import Online
 from replaylab.study import InProcess, Spec, Study
 from replaylab.study.report.sections.visits import MOST_LISTED
-from replaylab.study.results.folder import StudyFolder
-from replaylab.study.results.store import write_chunk
 from tests.learners.calls import train
 from tests.study import tiny
 
@@ -62,20 +60,17 @@ def made_up(folder, environment, states, seeds=6):
         learners={"q": {"type": "q_learning", "batch_size": 4}},
         strategies={"uniform": {"type": "uniform"}, "same": {"type": "uniform"}, "near": {"type": "uniform"}},
     )
-    StudyFolder(made.spec, made.folder).write_records()
-    for i, chunk in enumerate(made.chunks):
-        rows = []
+
+    def rows_of(chunk):
         for seed in chunk.seeds:
-            rng = np.random.default_rng([seed, i])
+            rng = np.random.default_rng([seed, list(made.spec.strategies).index(chunk.strategy)])
             distribution = np.ones(states)
             distribution[: states // 4] += 5 * (chunk.strategy == "near")
-            rows += [(seed, step, "eval/mean_reward", rng.normal()) for step in (10, 20, 30)]
+            yield from ((seed, step, "eval/mean_reward", rng.normal()) for step in (10, 20, 30))
             counts = rng.multinomial(20 * states, distribution / distribution.sum())
-            rows += [(seed, 30, f"visits/{state}", count) for state, count in enumerate(counts)]
-        columns = {
-            name: np.array([row[j] for row in rows]) for j, name in enumerate(("seed", "step", "metric", "value"))
-        }
-        write_chunk(made.file_of(chunk), chunk, columns, {"python": "3"})
+            yield from ((seed, 30, f"visits/{state}", count) for state, count in enumerate(counts))
+
+    tiny.write_rows(made, rows_of)
     return made
 
 
