@@ -8,26 +8,9 @@ from matplotlib.figure import Figure
 from replaylab import watch
 from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.replay import Field, ReplayBuffer
-from replaylab.watch import (
-    Grid,
-    TensorBoard,
-    by_episode,
-    draw_sheets,
-    ewma,
-    greedy,
-    learning_curves,
-    play,
-    replay_sheet,
-    running_mean,
-    save,
-    value_map,
-    visit_map,
-    write_frames,
-    write_video,
-)
 from tests.senseless import ANY, Call, wrongs
 
-GRID = Grid((2, 2))
+GRID = watch.Grid((2, 2))
 FRAME = np.zeros((4, 4, 3), np.uint8)
 METRICS = Metrics(
     {"seed": np.zeros(2, np.int64), "step": np.arange(2), "metric": np.array(["m", "m"]), "value": np.ones(2)}
@@ -57,31 +40,35 @@ def mountain_car():
 
 
 CALLS = [
-    Call(Grid, {"shape": (2, 2)}, {"labels": "{}", "closed": "[]"}),
-    Call(Grid.of, {"env_id": "CliffWalking-v1"}),
-    Call(by_episode, {"metrics": METRICS, "metric": "m"}),
-    Call(ewma, {"values": [1.0, 2.0]}, {"span": "3.5 huge True".replace(" True", "")}),
-    Call(running_mean, {"values": [1.0, 2.0]}),
-    Call(greedy, {"policy": Agent(), "replicas": 2}, {"replica": "0"}),
-    Call(learning_curves, {"returns": {"a": [1.0, 2.0]}}, {"baseline": "None", "span": "3.5 huge", "unit": "text nul"}),
-    Call(visit_map, {"visits": {"a": np.ones(4)}, "grid": GRID}, {"unit": "text nul"}),
-    Call(value_map, {"values": np.ones(4), "grid": GRID}, {"title": "text nul"}),
+    Call(watch.Grid, {"shape": (2, 2)}, {"labels": "{}", "closed": "[]"}),
+    Call(watch.Grid.of, {"env_id": "CliffWalking-v1"}),
+    Call(watch.by_episode, {"metrics": METRICS, "metric": "m"}),
+    Call(watch.ewma, {"values": [1.0, 2.0]}, {"span": "3.5 huge True".replace(" True", "")}),
+    Call(watch.running_mean, {"values": [1.0, 2.0]}),
+    Call(watch.greedy, {"policy": Agent(), "replicas": 2}, {"replica": "0"}),
     Call(
-        replay_sheet,
+        watch.learning_curves,
+        {"returns": {"a": [1.0, 2.0]}},
+        {"baseline": "None", "span": "3.5 huge", "unit": "text nul"},
+    ),
+    Call(watch.visit_map, {"visits": {"a": np.ones(4)}, "grid": GRID}, {"unit": "text nul"}),
+    Call(watch.value_map, {"values": np.ones(4), "grid": GRID}, {"title": "text nul"}),
+    Call(
+        watch.replay_sheet,
         {"replay": pictures()},
         {"replica": "0", "agents": ANY, "batch_size": "None", "progress": "None 0"},
     ),
-    Call(draw_sheets, {"sheets": {"a": replay_sheet(pictures())}}, {"note": "text nul"}),
+    Call(watch.draw_sheets, {"sheets": {"a": watch.replay_sheet(pictures())}}, {"note": "text nul"}),
     Call(
-        TensorBoard,
+        watch.TensorBoard,
         {"folder": "events", "seeds": [0]},
         {"folder": "text", "seeds": "[]"},
         use=lambda made: made.close(),
     ),
-    Call(write_frames, {"folder": "frames", "frames": [FRAME]}, {"folder": "text"}),
-    Call(write_video, {"path": "video.gif", "frames": [FRAME, FRAME + 1]}, {"path": "text"}),
+    Call(watch.write_frames, {"folder": "frames", "frames": [FRAME]}, {"folder": "text"}),
+    Call(watch.write_video, {"path": "video.gif", "frames": [FRAME, FRAME + 1]}, {"path": "text"}),
     Call(
-        play,
+        watch.play,
         lambda: {"env": mountain_car(), "policy": stand, "max_steps": 1},
         {"policy": "None", "seed": "0", "env_options": "None {}"},
     ),
@@ -97,7 +84,7 @@ def test_senseless_arguments(call, tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", [None, 3, "", "a\0b.svg"])
 def test_a_figure_needs_a_path(path):
     with pytest.raises(ValueError, match="`paths` must be the path of a file, but got"):
-        save(Figure(), path)
+        watch.save(Figure(), path)
 
 
 def test_nothing_is_left_out():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from replaylab.commands.places import check_place
 
@@ -45,15 +44,7 @@ class ClusterCommand:
         if not statuses:
             print("no replay in shards runs in this cluster")
         if self.json is not None:
-            text = json.dumps([_plain(asdict(status)) for status in statuses], indent=1, allow_nan=False)
-            self.json.write_text(text, encoding="utf-8")
+            text = json.dumps([asdict(status) for status in statuses])
+            figures = json.loads(text, parse_constant=lambda _: None)  # those that are not there yet, NaN, become null
+            self.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
         return 0
-
-
-def _plain(value: Any) -> Any:
-    """Return figures with None for those that are not there yet, which JSON has no other word for."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -63,8 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(_parsed(words))
         finally:  # what waits in the buffer may have no reader, also after `--help`, which exits
             sys.stdout.flush()
-    except BrokenPipeError:
-        return _nobody_reads()
+    except BrokenPipeError:  # nobody reads any more: what is not yet flushed is discarded
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _NOBODY_READS
 
 
 def _parsed(words: Sequence[str]) -> Callable[[], int]:
@@ -139,12 +140,6 @@ class _Sigterm:
             signal.raise_signal(signal.SIGTERM)
         self.received = True
         raise KeyboardInterrupt
-
-
-def _nobody_reads() -> int:
-    """Discard the output that is not yet flushed, as its reader has closed the pipe, and return the exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _NOBODY_READS
 
 
 def _sentence(error: Exception) -> str:

@@ -86,8 +86,12 @@ def power(
         paired_test(a[i, 0], b[i, 0], resamples=_RESAMPLES, permutations=permutations, seed=k).p
         for k, i in enumerate(draws)
     ]
-    share = wilson_interval(np.count_nonzero(np.asarray(p) <= threshold), studies)
-    return Power(seeds, Interval(float(share.estimate), float(share.low), float(share.high)))
+    return Power(seeds, _chance(np.count_nonzero(np.asarray(p) <= threshold), studies))
+
+
+def _chance(count: int | np.intp, studies: int) -> Interval:
+    """Return the share of simulated studies, with its interval."""
+    return Interval(*map(float, wilson_interval(count, studies)))
 
 
 @dataclass(frozen=True)
@@ -152,9 +156,6 @@ def contrast_power(
     draws = centred[np.random.default_rng(seed).integers(0, len(contrasts), size=(studies, seeds))][..., None]
     outer, inner = (decisions(draws, level=1.0 - k * alpha, resamples=resamples, seed=seed) for k in (1, 2))
     sign = np.sign(outer.estimate) == np.sign(effect) if effect else True
-    counts = [
-        np.count_nonzero((outer.p < alpha) & sign & (least_p(seeds) < alpha)),
-        np.count_nonzero((inner.low > -bound) & (inner.high < bound) & (seeds >= EQUIVALENCE_SEEDS)),
-    ]
-    chances = [wilson_interval(count, studies) for count in counts]
-    return ContrastPower(seeds, *(Interval(float(c.estimate), float(c.low), float(c.high)) for c in chances))
+    different = np.count_nonzero((outer.p < alpha) & sign & (least_p(seeds) < alpha))
+    equivalent = np.count_nonzero((inner.low > -bound) & (inner.high < bound) & (seeds >= EQUIVALENCE_SEEDS))
+    return ContrastPower(seeds, _chance(different, studies), _chance(equivalent, studies))

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from replaylab import statistics
-from replaylab.study.analysis.visit_counts import (
-    StrategyVisits,
-    paired_visits,
-    state_p_values,
-    visit_differences,
-    visits_of,
-)
+from replaylab.study.analysis import visit_counts
+from replaylab.study.analysis.visit_counts import StrategyVisits
 from tests.study import tiny
 
 
@@ -30,7 +25,7 @@ def test_rows_become_counts_in_the_order_of_the_file(tmp_path):
             yield seed, 300, f"visits/{state:0{5 * i}d}", float(10 * i + seed + state)
 
     tiny.write_rows(study, rows_of)
-    first, second = visits_of(study.results(), study.spec)
+    first, second = visit_counts.visits_of(study.results(), study.spec)
     assert (first.strategy, second.strategy) == tuple(study.spec.strategies)
     assert first.seeds.tolist() == [0, 1, 2]
     assert first.counts.shape == (3, 11)
@@ -41,18 +36,18 @@ def test_rows_become_counts_in_the_order_of_the_file(tmp_path):
 def test_none_where_nothing_counted(tmp_path):
     study = tiny.study(tmp_path)
     tiny.pretend(study, 1.0)
-    assert visits_of(study.results(), study.spec) == []
+    assert visit_counts.visits_of(study.results(), study.spec) == []
 
 
 def test_pairs_are_of_seeds_that_both_have():
     base, other = visits("base", np.eye(4) + 1, [0, 1, 2, 5]), visits("other", np.eye(4), [1, 2, 3, 5])
-    ((own, against),) = paired_visits([base, other], "base")
+    ((own, against),) = visit_counts.paired_visits([base, other], "base")
     assert own.seeds.tolist() == against.seeds.tolist() == [1, 2, 5]
     np.testing.assert_array_equal(own.counts, np.eye(4)[[0, 1, 3]])
     np.testing.assert_array_equal(against.counts, (np.eye(4) + 1)[[1, 2, 3]])
     alone = visits("far", np.ones((1, 4)), [9])
-    assert paired_visits([base, alone], "base") == []
-    assert paired_visits([base, visits("x", np.eye(4), environment="another")], "base") == []
+    assert visit_counts.paired_visits([base, alone], "base") == []
+    assert visit_counts.paired_visits([base, visits("x", np.eye(4), environment="another")], "base") == []
 
 
 def test_distances_are_tested_and_corrected_over_all_comparisons():
@@ -62,7 +57,7 @@ def test_distances_are_tested_and_corrected_over_all_comparisons():
         visits("same", rng.integers(1, 9, (8, 5))),
         visits("other", rng.integers(1, 9, (8, 5)) * [9, 1, 1, 1, 1]),
     )
-    first, second = visit_differences([base, same, other], "base")
+    first, second = visit_counts.visit_differences([base, same, other], "base")
     for found, own in ((first, same), (second, other)):
         assert (found.distance, found.p) == statistics.share_distance_test(own.counts, base.counts)
     assert second.p == 2 / 2**8
@@ -74,14 +69,16 @@ def test_states_that_differ_are_found_and_others_are_not():
     rng = np.random.default_rng(1)
     base, own = rng.multinomial(1_000, [0.2] * 5, 12), rng.multinomial(1_000, [0.3, 0.1, 0.2, 0.2, 0.2], 12)
     padding = np.zeros((12, 2), int)
-    p = state_p_values(visits("own", np.hstack([own, padding])), visits("base", np.hstack([base, padding])))
+    p = visit_counts.state_p_values(
+        visits("own", np.hstack([own, padding])), visits("base", np.hstack([base, padding]))
+    )
     assert (p[:2] < 0.01).all()
     assert (p[2:5] > 0.05).all()
     assert (p[5:] == 1).all(), "states that nobody visited"
 
 
 def test_one_seed_says_nothing_of_single_states():
-    assert state_p_values(visits("a", [[1, 2]]), visits("b", [[2, 1]])).tolist() == [1, 1]
+    assert visit_counts.state_p_values(visits("a", [[1, 2]]), visits("b", [[2, 1]])).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("states", [3, 500])

@@ -11,18 +11,8 @@ from replaylab.learners.api.agent_laber import AgentLaBER
 from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.replay import Linear, Mixture, Prioritized, Uniform
 from replaylab.study import Spec
-from replaylab.study.spec.components import (
-    LEARNERS,
-    OPTIMIZERS,
-    PARTS,
-    SCHEDULES,
-    STRATEGIES,
-    TRANSFORMS,
-    Part,
-    build,
-    resolve,
-    short_name,
-)
+from replaylab.study.spec import components
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, Part, build, resolve
 from replaylab.study.spec.tapes import TAPES
 from tests.study import tiny
 
@@ -41,13 +31,13 @@ def public(base):
     ("base", "catalogue", "own"),
     [
         (replay.Sampler, STRATEGIES, {"none", "refreshed"}),
-        (replay.Transform, TRANSFORMS, set()),
-        (replay.Schedule, SCHEDULES, set()),
+        (replay.Transform, components.TRANSFORMS, set()),
+        (replay.Schedule, components.SCHEDULES, set()),
     ],
     ids=["samplers", "transforms", "schedules"],
 )
 def test_every_public_one_has_a_short_name(base, catalogue, own):
-    assert {short_name(name) for name in public(base)} | own == set(catalogue)
+    assert {components.short_name(name) for name in public(base)} | own == set(catalogue)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +52,7 @@ def test_every_public_one_has_a_short_name(base, catalogue, own):
     ],
 )
 def test_short_names(name, short):
-    assert short_name(name) == short
+    assert components.short_name(name) == short
 
 
 def test_those_of_studies_before():
@@ -120,10 +110,10 @@ class TestOptimizers:
         return part, build(part, LEARNERS).optimizer
 
     def test_each_has_its_name(self):
-        assert {self.made(name)[1] for name in OPTIMIZERS} == {Adam(), RMSprop(), SGD()}
+        assert {self.made(name)[1] for name in components.OPTIMIZERS} == {Adam(), RMSprop(), SGD()}
         public = {name for name in learners.__all__ if isinstance(getattr(learners, name), type)}
         kinds = {n for n in public if issubclass(getattr(learners, n), Optimizer)}
-        assert {name.lower() for name in kinds} == set(OPTIMIZERS)
+        assert {name.lower() for name in kinds} == set(components.OPTIMIZERS)
 
     def test_a_name_or_a_table(self):
         part, optimizer = self.made({"type": "rmsprop", "decay": 0.9})
@@ -179,4 +169,4 @@ class TestMixture:
             resolve(Part.of("mixture", {"parts": parts}), STRATEGIES, "strategies.x", "study.toml")
 
     def test_what_cannot_be_a_part(self):
-        assert not {"mixture", "laber", "oracle", "dispersed", "none"} & set(PARTS)
+        assert not {"mixture", "laber", "oracle", "dispersed", "none"} & set(components.PARTS)

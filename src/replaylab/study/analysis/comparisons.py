@@ -71,9 +71,7 @@ class Curve(StrategyRuns):
         if k == 0:
             return np.full(len(self.seeds), np.nan)
         steps, values = self.steps[:k], self.values[:, :k]
-        if (
-            k < len(self.steps) and steps[-1] < self.shared
-        ):  # the curve continues: to what lies between two of its points
+        if k < len(self.steps) and steps[-1] < self.shared:  # it continues: to what lies between two of its points
             share = (self.shared - steps[-1]) / (self.steps[k] - steps[-1])
             last = values[:, -1:] * (1.0 - share) + self.values[:, k : k + 1] * share
             steps, values = np.append(steps, self.shared), np.hstack([values, last])

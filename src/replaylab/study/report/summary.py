@@ -56,9 +56,6 @@ def _picture(
     """
     if contrasts is not None:
         return contrasts.picture, list(sections)
-    for i, section in enumerate(sections):
-        for part in section.shown:
-            if isinstance(part, ReportFigure) and part.key == "learning_curves":
-                rest = replace(section, shown=[other for other in section.shown if other is not part])
-                return part, [*sections[:i], rest, *sections[i + 1 :]]
-    return None, list(sections)
+    figures = (part for section in sections for part in section.shown if isinstance(part, ReportFigure))
+    picture = next((figure for figure in figures if figure.key == "learning_curves"), None)
+    return picture, [replace(one, shown=[part for part in one.shown if part is not picture]) for one in sections]

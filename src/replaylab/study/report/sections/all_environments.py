@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from replaylab import statistics
 from replaylab.statistics import Band
 from replaylab.study.analysis import comparisons
-from replaylab.study.analysis.comparisons import ComparisonResults, Measure
+from replaylab.study.analysis.comparisons import ComparisonResults, Curve, Measure
 from replaylab.study.report import figures, sentences
 from replaylab.study.report.page import Column, Page, ReportFigure, ReportTable, Section, point_rows
 from replaylab.study.report.sections.levels import TITLE
@@ -72,14 +72,13 @@ def scored(page: Page) -> Iterator[ScoredStrategy]:
             seeds = reduce(np.intersect1d, [c.seeds for c in curves]) if curves else np.empty(0, np.int64)
             if len(curves) < len(learners) or not len(seeds):
                 continue
-            scores: dict[Measure, NDArray[np.float64]] = {}
-            for measure in comparisons.MEASURES:
-                columns = []
-                for curve in curves:
-                    runs = curve.of_runs(measure)[np.isin(curve.seeds, seeds)]
-                    columns.append(page.spec.scores[curve.environment].of(runs))
-                scores[measure] = np.stack(columns, axis=1)
+            scores = {m: np.stack([_scores(page, c, m, seeds) for c in curves], axis=1) for m in comparisons.MEASURES}
             yield ScoredStrategy(learner, strategy, seeds, scores)
+
+
+def _scores(page: Page, curve: Curve, measure: Measure, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the scores of a curve's runs with some of its seeds."""
+    return page.spec.scores[curve.environment].of(curve.of_runs(measure)[np.isin(curve.seeds, seeds)])
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
