@@ -7,21 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text
+from replaylab.study import execution
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve, Difference, Level
 from replaylab.study.analysis.contrast_results import ContrastResults, evaluate_contrasts
 from replaylab.study.catalog import find
-from replaylab.study.execution import (
-    CALIBRATION_SECONDS,
-    Estimate,
-    Executor,
-    Reporter,
-    RunSummary,
-    chosen_executor,
-    estimate_study,
-    reporter_in_python,
-    run_study,
-)
+from replaylab.study.execution import Estimate, Executor, Reporter, RunSummary
 from replaylab.study.notebook import html_of
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results import metric_rows
@@ -140,8 +131,8 @@ class Study:
             SpecError: the folder holds another study, or the study cannot be run.
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
-        chosen_reporter = reporter or reporter_in_python(show)
-        return run_study(self.spec, self.folder, chosen_executor(workers, executor), chosen_reporter, checkpoint_every)
+        where, shown = execution.chosen_executor(workers, executor), reporter or execution.reporter_in_python(show)
+        return execution.run_study(self.spec, self.folder, where, shown, checkpoint_every)
 
     @takes(seconds=NOT_NEGATIVE)
     def estimate(
@@ -149,7 +140,7 @@ class Study:
         *,
         workers: int | None = None,
         executor: Executor | None = None,
-        seconds: float = CALIBRATION_SECONDS,
+        seconds: float = execution.CALIBRATION_SECONDS,
     ) -> Estimate:
         """Return what `run` would do and take, without writing anything: the grid, the time, the disk.
 
@@ -164,7 +155,8 @@ class Study:
             ConfigError: ``workers`` is below 1, or given with ``executor``.
             StorageError: results that are there are damaged.
         """
-        return estimate_study(self.spec, self.folder, chosen_executor(workers, executor), seconds)
+        where = execution.chosen_executor(workers, executor)
+        return execution.estimate_study(self.spec, self.folder, where, seconds)
 
     def results(self) -> duckdb.DuckDBPyRelation:
         """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it.

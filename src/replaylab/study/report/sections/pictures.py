@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
@@ -24,20 +23,8 @@ MOST_BYTES = 700_000
 """Bytes of sheets and moving pictures on a page at most, because people open it on phones."""
 
 _NUMBERS = ("id", "age", "replays", "likelihood", "td_error", "reward", "ended", "action")
-Cell = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class ChunkPictures:
-    """The pictures of a chunk's first seed."""
-
-    chunk: Chunk
-    pictures: dict[str, bytes]
-
-    @property
-    def cell(self) -> Cell:
-        """Environment and learner."""
-        return self.chunk.environment, self.chunk.learner
+ChunkPictures: TypeAlias = "tuple[Chunk, dict[str, bytes]]"
+"""A chunk, and the pictures of its first seed."""
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
@@ -65,26 +52,26 @@ def _pictures(page: Page) -> Iterator[ChunkPictures]:
     seen = set()
     for chunk in page.study.present:
         if chunk.key not in seen and (pictures := read_pictures(page.study.file_of(chunk))):
-            yield ChunkPictures(chunk, pictures)
+            yield chunk, pictures
         seen.add(chunk.key)
 
 
 def _not_made(page: Page, made: Sequence[ChunkPictures]) -> Iterator[str]:
     """Yield what could not be made, with the reason."""
-    for of_seed in made:
-        for name, reason in of_seed.pictures.items():
+    for chunk, pictures in made:
+        for name, reason in pictures.items():
             if name.endswith(NOT_MADE):
                 what = "sheet" if name.startswith(SHEET) else "moving picture"
-                where = f"{page.spec.title_of(of_seed.chunk.strategy)}, {page.spec.place_of(*of_seed.cell)}"
+                where = f"{page.spec.title_of(chunk.strategy)}, {page.spec.place_of(*chunk.key[:2])}"
                 yield f"No {what} of {where}: {reason.decode()}"
 
 
-def _cells(made: Sequence[ChunkPictures], name: str) -> dict[Cell, list[ChunkPictures]]:
+def _cells(made: Sequence[ChunkPictures], name: str) -> dict[tuple[str, str], list[ChunkPictures]]:
     """Return those that have a picture of this name, by environment and learner."""
-    cells: dict[Cell, list[ChunkPictures]] = {}
-    for of_seed in made:
-        if name in of_seed.pictures:
-            cells.setdefault(of_seed.cell, []).append(of_seed)
+    cells: dict[tuple[str, str], list[ChunkPictures]] = {}
+    for chunk, pictures in made:
+        if name in pictures:
+            cells.setdefault(chunk.key[:2], []).append((chunk, pictures))
     return cells
 
 
@@ -93,9 +80,9 @@ def _sheets(page: Page, made: Sequence[ChunkPictures]) -> Iterator[ReportFigure]
     from replaylab.watch.sheet_drawing import KEY
 
     for number, (cell, of_cell) in enumerate(_cells(made, SHEET).items()):
-        titled = {page.spec.title_of(of_seed.chunk.strategy): of_seed for of_seed in of_cell}
-        sheets = {title: ReplaySheet.from_bytes(of_seed.pictures[SHEET]) for title, of_seed in titled.items()}
-        keys = {title: (*of_seed.chunk.key, of_seed.chunk.seeds[0]) for title, of_seed in titled.items()}
+        titles = [page.spec.title_of(chunk.strategy) for chunk, _ in of_cell]
+        sheets = dict(zip(titles, (ReplaySheet.from_bytes(pictures[SHEET]) for _, pictures in of_cell), strict=True))
+        keys = dict(zip(titles, ((*chunk.key, chunk.seeds[0]) for chunk, _ in of_cell), strict=True))
         stored = "; ".join(f"{title} (seed {keys[title][-1]}): {sheet}" for title, sheet in sheets.items())
         yield page.figure(
             f"replayed_frames{f'_{number + 1}' if number else ''}",
@@ -121,22 +108,21 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
         room: Bytes of them that the page may hold: the first seed's of a strategy, where it fits.
     """
     made = [
-        ChunkPictures(chunk, pictures)
+        (chunk, pictures)
         for chunk in page.study.present
         if chunk.watch.video and VIDEO in (pictures := read_pictures(page.study.file_of(chunk)))
     ]
-    keys = keys_of("greedy_play", [_named(of_seed.chunk) for of_seed in made])
-    files = {of_seed.chunk.id: f"figures/{key}.webp" for of_seed, key in zip(made, keys, strict=True)}
+    keys = keys_of("greedy_play", [f"{' '.join(chunk.key)} {chunk.seeds[0]}" for chunk, _ in made])
+    files = {chunk.id: f"figures/{key}.webp" for (chunk, _), key in zip(made, keys, strict=True)}
     for number, (cell, of_cell) in enumerate(_cells(made, VIDEO).items()):
         panels: dict[str, list[Markup]] = {}
-        for of_seed in of_cell:
-            chunk, file = of_seed.chunk, files[of_seed.chunk.id]
-            write_bytes(page.out / file, of_seed.pictures[VIDEO])
+        for chunk, pictures in of_cell:
+            write_bytes(page.out / files[chunk.id], pictures[VIDEO])
             panel = panels.setdefault(page.spec.title_of(chunk.strategy), [])
-            if not panel and len(moving := _moving(of_seed.pictures[VIDEO], chunk)) <= room:
+            if not panel and len(moving := _moving(pictures[VIDEO], chunk)) <= room:
                 room -= len(moving)
                 panel.append(moving)
-            panel.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, chunk.seeds[0]))
+            panel.append(Markup('<p><a href="{}">seed {}</a></p>').format(files[chunk.id], chunk.seeds[0]))
         yield ReportFigure(
             f"greedy_play{f'_{number + 1}' if number else ''}",
             f"Greedy play: {page.spec.place_of(*cell)}",
@@ -148,10 +134,6 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
             folded=False,
             files=(),
         )
-
-
-def _named(chunk: Chunk) -> str:
-    return f"{chunk.environment} {chunk.learner} {chunk.strategy} {chunk.seeds[0]}"
 
 
 def _moving(content: bytes, chunk: Chunk) -> Markup:
