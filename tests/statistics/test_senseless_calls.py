@@ -5,108 +5,73 @@ import pytest
 
 from replaylab import statistics
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.statistics import (
-    Bounds,
-    Interval,
-    Times,
-    area_under_curve,
-    bootstrap_interval,
-    contrast,
-    contrast_power,
-    contrast_weights,
-    curve_band,
-    decisions,
-    holm,
-    interim_levels,
-    interquartile_mean,
-    interval_p,
-    interval_t,
-    logrank_test,
-    main_effect_test,
-    max_t,
-    mean_intervals,
-    median_steps,
-    normalised_score,
-    on_grid,
-    paired_difference,
-    paired_equivalence,
-    paired_permutation_test,
-    paired_test,
-    performance_profile,
-    power,
-    probability_of_improvement,
-    restricted_mean,
-    seed_correlation,
-    share_distance_test,
-    standardised_difference,
-    steps_to_threshold,
-    survival_curve,
-    unpaired_difference,
-    wilson_interval,
-)
 from tests.senseless import ARRAY, NUMBERS, TRUTH, Call, misshapen, wrongs
 
 RUNS = np.array([1.0, 2.0, 4.0, 7.0, 11.0])
 PAIR = {"treated": RUNS, "baseline": RUNS[::-1]}
 TABLE = np.arange(12.0).reshape(3, 2, 2) ** 2
-TIMES = Times(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
+TIMES = statistics.Times(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
 FEW = {"resamples": 20}
 STEADY = {"resamples": "None"}
-INTERVAL = Interval(1.0, 0.5, 2.0)
+INTERVAL = statistics.Interval(1.0, 0.5, 2.0)
 AGAIN = {"seed": "0 huge", "calibrated": TRUTH}
 CALLS = [
-    Call(Bounds, {"low": -1.0, "high": 1.0}, {"low": "-1", "high": "3.5 huge inf"}),
-    Call(Times, {"steps": TIMES.steps, "reached": TIMES.reached}),
-    Call(area_under_curve, {"steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}),
-    Call(bootstrap_interval, {"values": RUNS, **FEW}, AGAIN | STEADY),
-    Call(contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN | STEADY),
+    Call(statistics.Bounds, {"low": -1.0, "high": 1.0}, {"low": "-1", "high": "3.5 huge inf"}),
+    Call(statistics.Times, {"steps": TIMES.steps, "reached": TIMES.reached}),
+    Call(statistics.area_under_curve, {"steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}),
+    Call(statistics.bootstrap_interval, {"values": RUNS, **FEW}, AGAIN | STEADY),
+    Call(statistics.contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN | STEADY),
     Call(
-        contrast_power,
+        statistics.contrast_power,
         {"pilot": RUNS, "seeds": 9, "effect": 0.0, "bound": 0.1, "studies": 3, "resamples": 20},
         {"seed": "0 huge", "effect": NUMBERS, "bound": "3.5 huge"},
     ),
-    Call(contrast_weights),
-    Call(curve_band, {"values": TABLE[0], **FEW}, AGAIN),
-    Call(holm, {"p_values": [0.1, 0.2]}, {"p_values": "[]"}),
-    Call(interquartile_mean, {"values": TABLE}, {"axis": "0 -1"}),
-    Call(interval_p, {"interval": INTERVAL, "runs": 5}),
-    Call(interval_t, {"interval": INTERVAL, "runs": 5}),
-    Call(logrank_test, {"first": TIMES, "second": TIMES}),
-    Call(interim_levels, {"shares": [0.5, 1.0]}),
-    Call(main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
-    Call(max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
-    Call(decisions, {"values": TABLE, "resamples": 20}, {"seed": "0 huge"}),
-    Call(mean_intervals, {"values": TABLE[0], "resamples": 20}, {"seed": "0 huge"}),
-    Call(median_steps, {"times": TIMES}),
+    Call(statistics.contrast_weights),
+    Call(statistics.curve_band, {"values": TABLE[0], **FEW}, AGAIN),
+    Call(statistics.holm, {"p_values": [0.1, 0.2]}, {"p_values": "[]"}),
+    Call(statistics.interquartile_mean, {"values": TABLE}, {"axis": "0 -1"}),
+    Call(statistics.interval_p, {"interval": INTERVAL, "runs": 5}),
+    Call(statistics.interval_t, {"interval": INTERVAL, "runs": 5}),
+    Call(statistics.logrank_test, {"first": TIMES, "second": TIMES}),
+    Call(statistics.interim_levels, {"shares": [0.5, 1.0]}),
+    Call(statistics.main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
+    Call(statistics.max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
+    Call(statistics.decisions, {"values": TABLE, "resamples": 20}, {"seed": "0 huge"}),
+    Call(statistics.mean_intervals, {"values": TABLE[0], "resamples": 20}, {"seed": "0 huge"}),
+    Call(statistics.median_steps, {"times": TIMES}),
     Call(
-        normalised_score,
+        statistics.normalised_score,
         {"values": TABLE, "low": 0.0, "high": 1.0},
         {"values": f"{ARRAY} []", "low": NUMBERS, "high": "-1 3.5 huge"},
     ),
-    Call(on_grid, {"steps": [1, 2], "values": [1.0, 2.0], "grid": [1, 2, 3]}),
-    Call(paired_difference, PAIR | FEW, AGAIN | STEADY),
-    Call(paired_equivalence, PAIR | FEW | {"bounds": Bounds(-1, 1)}, AGAIN | STEADY),
-    Call(paired_test, PAIR | FEW, AGAIN | STEADY),
-    Call(paired_permutation_test, PAIR, AGAIN),
-    Call(performance_profile, {"values": RUNS, "thresholds": [1.0, 2.0], **FEW}, AGAIN),
+    Call(statistics.on_grid, {"steps": [1, 2], "values": [1.0, 2.0], "grid": [1, 2, 3]}),
+    Call(statistics.paired_difference, PAIR | FEW, AGAIN | STEADY),
+    Call(statistics.paired_equivalence, PAIR | FEW | {"bounds": statistics.Bounds(-1, 1)}, AGAIN | STEADY),
+    Call(statistics.paired_test, PAIR | FEW, AGAIN | STEADY),
+    Call(statistics.paired_permutation_test, PAIR, AGAIN),
+    Call(statistics.performance_profile, {"values": RUNS, "thresholds": [1.0, 2.0], **FEW}, AGAIN),
     Call(
-        power,
+        statistics.power,
         PAIR | {"seeds": 9, "studies": 3},
         AGAIN | {"effect": f"None {NUMBERS}"},
     ),
-    Call(probability_of_improvement, PAIR | FEW, AGAIN | {"paired": TRUTH}),
-    Call(restricted_mean, {"times": TIMES}, {"horizon": "None"}),
-    Call(seed_correlation, {"values": TABLE}),
-    Call(share_distance_test, {"treated": TABLE[0] + 1, "baseline": TABLE[1]}, AGAIN),
-    Call(standardised_difference, PAIR | FEW, AGAIN),
+    Call(statistics.probability_of_improvement, PAIR | FEW, AGAIN | {"paired": TRUTH}),
+    Call(statistics.restricted_mean, {"times": TIMES}, {"horizon": "None"}),
+    Call(statistics.seed_correlation, {"values": TABLE}),
+    Call(statistics.share_distance_test, {"treated": TABLE[0] + 1, "baseline": TABLE[1]}, AGAIN),
+    Call(statistics.standardised_difference, PAIR | FEW, AGAIN),
     Call(
-        steps_to_threshold,
+        statistics.steps_to_threshold,
         {"steps": [1, 2], "values": TABLE[0], "threshold": 1.0},
         {"threshold": NUMBERS},
     ),
-    Call(survival_curve, {"times": TIMES}),
-    Call(unpaired_difference, PAIR | FEW, AGAIN | STEADY),
-    Call(wilson_interval, {"successes": 1, "trials": 2}, {"successes": "0 True []", "trials": "3.5 inf True []"}),
+    Call(statistics.survival_curve, {"times": TIMES}),
+    Call(statistics.unpaired_difference, PAIR | FEW, AGAIN | STEADY),
+    Call(
+        statistics.wilson_interval,
+        {"successes": 1, "trials": 2},
+        {"successes": "0 True []", "trials": "3.5 inf True []"},
+    ),
 ]
 
 
@@ -122,7 +87,7 @@ def test_arrays_of_other_shapes(call):
 
 def test_factors_are_numbers():
     with pytest.raises(TypeError, match="`factors` must be real numbers, but got 'x'"):
-        contrast_weights([-1, 1], "x")
+        statistics.contrast_weights([-1, 1], "x")
 
 
 MADE = {
@@ -147,7 +112,7 @@ def test_nothing_is_left_out():
 def test_what_must_increase_does():
     for steps in ([30, 10, 20], [1, np.nan, 2], [1, 1, 2]):
         with pytest.raises(ConfigError, match="steps must be increasing"):
-            steps_to_threshold(steps, [[5, 0, 9]], 4)
+            statistics.steps_to_threshold(steps, [[5, 0, 9]], 4)
     with pytest.raises(ConfigError, match="`shares` must be increasing"):
         statistics.interim_levels([0.5, np.nan, 1.0])
     with pytest.raises(ShapeError, match="at least two pairs"):

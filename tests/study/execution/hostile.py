@@ -124,20 +124,6 @@ class NoLastObs(Calm):
         return (np.array([0.0, np.inf], np.float32) if ended else obs), reward, ended, *rest
 
 
-for kind in (
-    Calm,
-    Numbered,
-    Prints,
-    Crashes,
-    LeavesAChild,
-    LeavesAStranger,
-    Slow,
-    Exits,
-    ExitsWhenMade,
-    Hangs,
-    NoReward,
-    NoObs,
-    NoLastObs,
-):
-    if f"{kind.__name__}-v0" not in gym.registry:
-        gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=50)
+for name, kind in list(globals().items()):  # all classes above
+    if isinstance(kind, type) and f"{name}-v0" not in gym.registry:
+        gym.register(f"{name}-v0", kind, max_episode_steps=50)
