@@ -37,11 +37,8 @@ class Cell(NamedTuple):
         return " · ".join(self)
 
 
-class WeightedCell(NamedTuple):
-    """A cell with its weight."""
-
-    cell: Cell
-    weight: float
+WeightedCell = tuple[Cell, float]
+"""A cell with its weight."""
 
 
 class MatchedGroup(NamedTuple):
@@ -266,11 +263,9 @@ def _weighted(
     places = dict.fromkeys((cell.environment, cell.learner) for cell in chosen)
     weighted = []
     for environment, learner in places:
-        weighted_cells = [
-            WeightedCell(Cell(environment, learner, name), weight) for name, weight in declared.weights.items()
-        ]
+        weighted_cells = tuple((Cell(environment, learner, name), weight) for name, weight in declared.weights.items())
         if all(cell in chosen for cell, _ in weighted_cells):
-            weighted.append(tuple(weighted_cells))
+            weighted.append(weighted_cells)
     if not weighted:
         raise ValueError(
             f"{where}: `weights` must name strategies that all run in one environment with one learner, but "

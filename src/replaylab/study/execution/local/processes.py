@@ -18,6 +18,9 @@ class LocalProcesses:
 
     A worker that dies is `Lost` for good (not retriable): on one machine it is most likely the task that ended it.
 
+    Attributes:
+        slots: Number of processes.
+
     Example:
         >>> LocalProcesses(workers=4).slots
         4
@@ -33,7 +36,7 @@ class LocalProcesses:
         Raises:
             ConfigError: ``workers`` is below 1.
         """
-        self._slots = workers or provenance.cores()
+        self.slots = workers or provenance.cores()
         self._tickets = count()
         self._events: queue.SimpleQueue[tuple[WorkerProcess, Event]] = queue.SimpleQueue()
         self._idle: list[WorkerProcess] = []
@@ -42,12 +45,7 @@ class LocalProcesses:
     shares_disk = True
 
     def __repr__(self) -> str:
-        return f"LocalProcesses(workers={self._slots})"
-
-    @property
-    def slots(self) -> int:
-        """Number of processes."""
-        return self._slots
+        return f"LocalProcesses(workers={self.slots})"
 
     def submit(self, task: Task) -> int:
         """Give a task to an idle process, or to a new one."""
