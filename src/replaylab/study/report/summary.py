@@ -58,4 +58,5 @@ def _picture(
         return contrasts.picture, list(sections)
     figures = (part for section in sections for part in section.shown if isinstance(part, ReportFigure))
     picture = next((figure for figure in figures if figure.key == "learning_curves"), None)
-    return picture, [replace(one, shown=[part for part in one.shown if part is not picture]) for one in sections]
+    rest = [replace(section, shown=[part for part in section.shown if part is not picture]) for section in sections]
+    return picture, rest
