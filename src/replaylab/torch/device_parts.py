@@ -10,13 +10,12 @@ from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.data.batch import copy_batch
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.samplers import draws_of
-from replaylab.torch.options import ENDS, DeviceOptions
+from replaylab.torch.options import DeviceOptions
 from replaylab.torch.probe import kernels_run
 from replaylab.torch.rows.assembly import Assembly
 from replaylab.torch.rows.device_memory import checked_ring
-from replaylab.torch.rows.incoming import incoming_steps
+from replaylab.torch.rows.incoming import end_flags, incoming_steps
 from replaylab.torch.rows.packing import packings
-from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED
 from replaylab.torch.rows.tensors import feedback_tensors
 
 
@@ -70,13 +69,7 @@ class DeviceParts(nn.Module):
         r"""Store rows (T·E, \*shape) of every field."""
         count = len(next(iter(rows.values())))
         frames, rest = (packing.pack(rows, count) for packing in self.packings)
-        ends = [rows[name].view(torch.uint8) for name in ENDS if name in rows]
-        if len(ends) == 2:
-            flags = torch.add(*ends, alpha=TRUNCATED)
-        elif ends:
-            flags = ends[0] * (TERMINATED if "terminated" in rows else TRUNCATED)
-        else:
-            flags = torch.zeros(count, dtype=torch.uint8, device=self.options.device)
+        flags = end_flags(rows, count, self.options.device)
         following = None
         if self.options.derived:
             following = self.packings[0].pack({path: rows[f"next_{path}"] for path in self.packings[0].columns}, count)

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from replaylab.errors import ShapeError
 from replaylab.replay.data.arrays import refuse
-from replaylab.torch.options import DeviceOptions, top
+from replaylab.torch.options import ENDS, DeviceOptions, top
+from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED
 from replaylab.torch.rows.tensors import as_tensor, field_tensor
 from replaylab.trees import flatten_as
 
@@ -44,6 +45,16 @@ def incoming_steps(
         tensors |= _with_final_obs(options, tensors, final_obs, leading)
     rows = {path: tensors[path].reshape(-1, *field.shape) for path, field in flat.items()}
     return rows, tuple(leading.values())
+
+
+def end_flags(rows: dict[str, Tensor], count: int, device: torch.device) -> Tensor:
+    """Return the flags of n steps that `StepRing` stores, uint8 (n,)."""
+    terminated, truncated = (rows[name].view(torch.uint8) if name in rows else None for name in ENDS)
+    if terminated is not None and truncated is not None:
+        return torch.add(terminated, truncated, alpha=TRUNCATED)
+    if terminated is not None:
+        return terminated * TERMINATED
+    return torch.zeros(count, dtype=torch.uint8, device=device) if truncated is None else truncated * TRUNCATED
 
 
 def _with_final_obs(
