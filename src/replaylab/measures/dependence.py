@@ -104,10 +104,7 @@ def row_correlation(batch: ArrayLike, buffer: ArrayLike) -> Floats:
 def mean_absolute_cosine(rows: ArrayLike) -> Floats:
     """Return the mean of |z_i . z_j| / (|z_i| |z_j|) over pairs of rows: (..., B, D) to (...); a row of 0 gives 0."""
     unit = _unit(np.asarray(rows, dtype=np.float64))
-    count = unit.shape[-2]
-    cosines = np.abs(unit @ np.swapaxes(unit, -1, -2))
-    diagonal = np.trace(cosines, axis1=-2, axis2=-1)
-    return np.asarray((cosines.sum(axis=(-2, -1)) - diagonal) / (count * (count - 1)))
+    return off_diagonal_mean(np.abs(unit @ np.swapaxes(unit, -1, -2)))
 
 
 @takes(rows=reals("B", "D"), threshold=FRACTION)
@@ -127,6 +124,12 @@ def legacy_correlated_pairs(rows: ArrayLike, threshold: float = 0.8) -> Floats:
     large = np.abs(unit @ np.swapaxes(unit, -1, -2)) > threshold
     diagonal = np.trace(large, axis1=-2, axis2=-1)
     return np.asarray((large.sum(axis=(-2, -1)) - diagonal) / 2)
+
+
+def off_diagonal_mean(square: Floats) -> Floats:
+    """Return the mean of square matrices without their diagonals: (..., B, B) to (...)."""
+    n = square.shape[-1]
+    return np.asarray((square.sum(axis=(-2, -1)) - np.trace(square, axis1=-2, axis2=-1)) / (n * (n - 1)))
 
 
 def _unit(rows: Floats) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from replaylab.arguments import POSITIVE, reals, takes
+from replaylab.measures.dependence import off_diagonal_mean
 
 Floats = NDArray[np.float64]
 
@@ -24,11 +25,6 @@ def _distances(x: Floats, y: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(squares - 2 * x @ np.swapaxes(y, -1, -2), 0.0)))
 
 
-def _off_diagonal_mean(square: Floats) -> Floats:
-    n = square.shape[-1]
-    return np.asarray((square.sum(axis=(-2, -1)) - np.trace(square, axis1=-2, axis2=-1)) / (n * (n - 1)))
-
-
 @takes(batch=reals("B", "D"), buffer=reals("N", "D"))
 def energy_distance(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     """Return the unbiased energy distance 2 E|x - y| - E|x - x'| - E|y - y'|, over distinct pairs.
@@ -38,7 +34,7 @@ def energy_distance(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     """
     x, y = np.asarray(batch, dtype=np.float64), np.asarray(buffer, dtype=np.float64)
     across = _distances(x, y).mean(axis=(-2, -1))
-    return np.asarray(2 * across - _off_diagonal_mean(_distances(x, x)) - _off_diagonal_mean(_distances(y, y)))
+    return np.asarray(2 * across - off_diagonal_mean(_distances(x, x)) - off_diagonal_mean(_distances(y, y)))
 
 
 @takes(batch=reals("B", "D"), buffer=reals("N", "D"), bandwidth=POSITIVE)
@@ -58,5 +54,5 @@ def mmd2(batch: ArrayLike, buffer: ArrayLike, bandwidth: float) -> Floats:
     def kernel(a: Floats, b: Floats) -> Floats:
         return np.asarray(np.exp(-(_distances(a, b) ** 2) / (2 * bandwidth**2)))
 
-    within = _off_diagonal_mean(kernel(x, x)) + _off_diagonal_mean(kernel(y, y))
+    within = off_diagonal_mean(kernel(x, x)) + off_diagonal_mean(kernel(y, y))
     return np.asarray(within - 2 * kernel(x, y).mean(axis=(-2, -1)))
