@@ -16,11 +16,11 @@ def test_ids_are_taken_apart_as_they_were_put_together():
         own = np.append(random.integers(2**40, size=5), [-1, 2**40 - 1, 0])
         ids = global_ids(epoch, shard, own)
         assert ((ids >= 0) == (own >= 0)).all()
-        there = id_parts(ids)
-        assert np.array_equal(there.step, own)
-        assert (there.epoch[own >= 0] == epoch).all()
-        assert (there.shard[own >= 0] == shard).all()
-        assert (there.epoch[own < 0] == -1).all()
+        epochs, shards, own_ids = id_parts(ids)
+        assert np.array_equal(own_ids, own)
+        assert (epochs[own >= 0] == epoch).all()
+        assert (shards[own >= 0] == shard).all()
+        assert (epochs[own < 0] == -1).all()
 
 
 def test_feedback_of_a_former_epoch_is_never_applied():

@@ -3,8 +3,6 @@
 A shard that is started again has the next epoch. So an id that a former one gave out is never taken for a new step's.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,14 +12,6 @@ STEP_BITS, SHARD_BITS, EPOCH_BITS = 40, 11, 12
 """From the lowest bits up; the sign stays free, for −1."""
 
 MOST_SHARDS, MOST_EPOCHS = 1 << SHARD_BITS, 1 << EPOCH_BITS
-
-
-class IdParts(NamedTuple):
-    """What global ids say, an array each; of −1 all three are −1."""
-
-    epoch: Ids
-    shard: Ids
-    step: Ids
 
 
 def global_ids(epoch: int, shard: int, steps: Ids) -> Ids:
@@ -34,8 +24,8 @@ def global_ids(epoch: int, shard: int, steps: Ids) -> Ids:
     return steps | np.int64((epoch << SHARD_BITS | shard) << STEP_BITS)  # all bits of −1 are set, and stay so
 
 
-def id_parts(ids: Ids) -> IdParts:
-    """Return epoch, shard and own id of global ids.
+def id_parts(ids: Ids) -> tuple[Ids, Ids, Ids]:
+    """Return epoch, shard and own id of global ids, int64 (n,) each; of −1 all three are −1.
 
     Example:
         >>> [part.tolist() for part in id_parts(global_ids(2, 3, np.array([7, -1])))]
@@ -43,4 +33,4 @@ def id_parts(ids: Ids) -> IdParts:
     """
     above = ids >> STEP_BITS  # of −1 it is −1, with all bits set
     shard = np.where(ids < 0, above, above & (MOST_SHARDS - 1))
-    return IdParts(above >> SHARD_BITS, shard, np.where(ids < 0, ids, ids & ((1 << STEP_BITS) - 1)))
+    return above >> SHARD_BITS, shard, np.where(ids < 0, ids, ids & ((1 << STEP_BITS) - 1))
