@@ -30,7 +30,7 @@ from replaylab.learners.api.observations import Inputs, as_they_are
 from replaylab.learners.api.protocols import Obs, Probe, State, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 from replaylab.learners.dqn.layers import ImageLayers
-from replaylab.learners.dqn.networks import ConvolutionalNetwork, Perceptron
+from replaylab.learners.dqn.networks import ConvolutionalNetwork, Perceptron, initialised
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
 from replaylab.learners.dqn.settings import DQNSettings
 from replaylab.learners.dqn.torch_parts import products_in, torch_optimizer, usable_device
@@ -143,11 +143,8 @@ class ModuleAgents(EpsilonGreedyAgents):
     def _rows(self, batch: Batch) -> list[Rows]:
         """Return a batch (R, B, ...) as a list of each replica's rows."""
         action = self.index_of(batch.action).astype(np.int64, copy=False)
-        obs, next_obs, discount = (
-            self._inputs(batch.obs),
-            self._inputs(batch.next_obs),
-            bootstrap_discount(batch, self._gamma),
-        )
+        obs, next_obs = self._inputs(batch.obs), self._inputs(batch.next_obs)
+        discount = bootstrap_discount(batch, self._gamma)
         columns = map(self._tensor, (obs, action, batch.reward, next_obs, discount, batch.weight))
         return [Rows(*rows) for rows in zip(*columns, strict=True)]
 
@@ -308,18 +305,17 @@ def module_agents(
     """
     num_actions = int(actions.n)
     boxed = isinstance(space, spaces.Box) and (learner.module is not None or layers is not None)
-    inputs = None if boxed else Inputs(space)
-
+    inputs: Callable[[Obs], npt.NDArray[Any]] = as_they_are if boxed else Inputs(space)
     modules: list[nn.Module] = []
 
     def make(seed: int) -> nn.Module:
         if learner.module is None:
-            network: Perceptron | ConvolutionalNetwork
+            network: nn.Module
             if layers is None:
                 network = Perceptron(Inputs(space).size, learner.hidden, num_actions, dueling=learner.dueling)
             else:
                 network = ConvolutionalNetwork(space.shape or (), layers, num_actions, dueling=learner.dueling)
-            return network.initialise(generator(seed, Stream.INITIAL_WEIGHTS))
+            return initialised(network, generator(seed, Stream.INITIAL_WEIGHTS))
         with torch.random.fork_rng(devices=[]):  # PyTorch's global generator stays unchanged
             torch.default_generator.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
             module: nn.Module = learner.module(space, num_actions)
@@ -328,7 +324,7 @@ def module_agents(
             check_module(module, space, num_actions, run=on_cpu)  # here lazy layers draw their weights
         return module
 
-    return ModuleAgents(learner, make, as_they_are if inputs is None else inputs, actions, seeds)
+    return ModuleAgents(learner, make, inputs, actions, seeds)
 
 
 def _check_separate(module: Any, before: list[nn.Module]) -> None:

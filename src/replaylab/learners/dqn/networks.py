@@ -46,11 +46,6 @@ class Perceptron(nn.Module):
         q = value + advantage - advantage.mean(-1, keepdim=True)
         return q
 
-    def initialise(self, draws: np.random.Generator) -> "Perceptron":
-        """Set the initial weights of the core's network for the same draws, and return this network."""
-        _initialise([*self.hidden, *self.heads], draws)
-        return self
-
 
 class ConvolutionalNetwork(nn.Module):
     """Convolutions with relu below a perceptron: the core's network in PyTorch.
@@ -85,18 +80,16 @@ class ConvolutionalNetwork(nn.Module):
             x = torch.relu(convolution(x))
         return x.permute(0, 2, 3, 1).flatten(1)
 
-    def initialise(self, draws: np.random.Generator) -> "ConvolutionalNetwork":
-        """Set the initial weights of the core's network for the same draws, and return this network."""
-        _initialise([*self.convolutions, *self.top.hidden, *self.top.heads], draws)
-        return self
-
 
 @torch.no_grad()
-def _initialise(layers: Sequence[Any], draws: np.random.Generator) -> None:
+def initialised(network: nn.Module, draws: np.random.Generator) -> nn.Module:
+    """Set the initial weights of the core's network for the same draws, from below; return the network."""
+    layers: list[Any] = [layer for layer in network.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     blocks = iter(initial_blocks([layer.weight.flatten(1).shape for layer in layers], draws))
     for layer in layers:
         layer.weight.copy_(in_layers_order(torch.from_numpy(next(blocks)), layer.weight))
         layer.bias.copy_(torch.from_numpy(next(blocks)))
+    return network
 
 
 def in_layers_order(block: Tensor, weight: Tensor) -> Tensor:
