@@ -114,10 +114,9 @@ class Draws:
             OverSizeError: The object store is too small for the batches on their way.
         """
         while True:
-            if (
-                self._requests and self._requests[0].rows != rows
-            ):  # of another call, maybe of another thread's meanwhile
-                self._requests.clear()  # the shards draw them all the same, so they stay counted
+            # Those of another call, maybe of another thread's, are drawn all the same, so they stay counted.
+            if self._requests and self._requests[0].rows != rows:
+                self._requests.clear()
             together = self._together(rows) if self._requests else 1
             if len(self._requests) + together > self._prefetch + 1:
                 break
@@ -133,23 +132,23 @@ class Draws:
 
     def _may_ask(self, rows: int, wait: bool) -> bool:
         """Whether a batch may be asked for now; if there is none to wait for, wait until one may."""
-        pool = self._pool
-        pool.tend()
-        if self._strict:
-            pool.refresh()
-        if self._limiter and not self._limiter.allows(self.drawn + rows, pool.inserted):
-            pool.refresh()
+        self._pool.tend()
+        if self._strict or not self._is_within_limit(rows):
+            self._pool.refresh()
         if not wait:
-            within = self._limiter is None or self._limiter.allows(self.drawn + rows, pool.inserted)
-            return within and self._can_draw()
+            return self._is_within_limit(rows) and self._can_draw()
         if self._limiter:
             self._await_limiter(self._limiter, rows)
         self._await_steps()
         return True
 
+    def _is_within_limit(self, rows: int) -> bool:
+        """Whether so many rows more may be asked for."""
+        return self._limiter is None or self._limiter.allows(self.drawn + rows, self._pool.inserted)
+
     def _await_limiter(self, limiter: Limiter, rows: int) -> None:
         pool, begun = self._pool, monotonic()
-        while not limiter.allows(self.drawn + rows, pool.inserted):
+        while not self._is_within_limit(rows):
             if monotonic() - begun > limiter.timeout:
                 raise EmptyBufferError(
                     f"{limiter} allows {limiter.allowed(pool.inserted):,.0f} rows for the {pool.inserted:,} steps "
@@ -217,12 +216,8 @@ class Draws:
             part["probability"] = distribution
         # in memory that former batches have given back: fresh pages cost several copies
         columns_of_batch: dict[str, Any] = map_leaves(lambda *leaves: concatenate(leaves), *columns)
-        bookkeeping = {
-            "weight": weight,
-            "probability": columns_of_batch.pop("probability"),
-            "id": columns_of_batch.pop("id"),
-        }
-        return columns_of_batch | bookkeeping
+        bookkeeping = {name: columns_of_batch.pop(name) for name in ("probability", "id")}
+        return columns_of_batch | {"weight": weight} | bookkeeping
 
     def _check_room(self, rows: int, part: dict[str, Any]) -> None:
         """Raise `OverSizeError` if the object store has no room for the batches on their way; look once for each B."""

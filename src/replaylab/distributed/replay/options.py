@@ -103,7 +103,7 @@ class RemoteConfig:
         check(self, "", options=instance(RemoteOptions, "RemoteOptions(prefetch=2)"))
         envs, seed = self.declared["num_envs"], self.seed
         options = {**self.declared, "count_replays": self.count_replays, "seed": seed}
-        template = ReplayBuffer(1 if envs is None else optional_axis(envs), **options)
+        template = ReplayBuffer(optional_axis(envs), **options)
         root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "_root", root)
@@ -111,26 +111,29 @@ class RemoteConfig:
         check_distribution(template)
 
     def declarations(self, restored: Restored | None) -> list[Declaration]:
-        """Return the declaration of each shard."""
+        """Return the declaration of each shard; those of a snapshot continue under a new epoch."""
         sampler, template = inner_sampler(self.template.sampler), self.template
         autoreset = None if template.autoreset == "next_step" else template.autoreset  # writers leave resets out
         options = {**self.declared, "sampler": sampler, "autoreset": autoreset, "count_replays": self.count_replays}
-        load_options = {
-            "sampler": sampler,
-            "transforms": template.transforms,
-        }  # for what no snapshot holds, when one is lost
         seed = int(self._root.generate_state(1, np.uint64)[0])
+        # a snapshot of a lost shard does not hold these
+        load_options = {"sampler": sampler, "transforms": template.transforms}
         base = Declaration(0, 0, {}, seed, parts=self.shards, load_options=load_options)
+        folders: ListOf[str | None] = [None] * self.shards
+        if restored is not None:
+            if restored.epoch >= MOST_EPOCHS:
+                last = restored.epoch - 1
+                raise StorageError(f"the snapshot in {restored.folder} is of epoch {last}; there are no more for ids")
+            base = replace(base, epoch=restored.epoch, load_options=restored.load_options)
+            if len(restored.shard_folders) == self.shards:
+                folders = restored.shard_folders
+            else:
+                base = replace(base, absorbs=restored.shard_folders)
         share, more = divmod(self.capacity, self.shards)
-        capacities = [share + (k < more) for k in range(self.shards)]
-        declarations = [
-            replace(base, number=k, options=options | {"capacity": capacity}) for k, capacity in enumerate(capacities)
+        return [
+            replace(base, number=k, options=options | {"capacity": share + (k < more)}, folder=folder)
+            for k, folder in enumerate(folders)
         ]
-        return (
-            declarations
-            if restored is None
-            else [self._restoring(declaration, restored) for declaration in declarations]
-        )
 
     def stream(self) -> np.random.SeedSequence:
         """Return the seed sequence of the learner's random stream."""
@@ -147,16 +150,6 @@ class RemoteConfig:
         """Steps of an environment that go to a shard before the next gets as many, where nothing looks around them."""
         steps = (self.declared["num_envs"] or 1) * self.shards
         return min(LONGEST_RUN, max(1, self.capacity // (8 * steps)))
-
-    def _restoring(self, declared: Declaration, restored: Restored) -> Declaration:
-        """Return a declaration that continues from a snapshot, under a new epoch."""
-        epoch, folders = restored.epoch, restored.shard_folders
-        if epoch >= MOST_EPOCHS:
-            raise StorageError(f"the snapshot in {restored.folder} is of epoch {epoch - 1}; there are no more for ids")
-        changes: dict[str, Any] = {"epoch": epoch, "load_options": restored.load_options}
-        if len(folders) == self.shards:
-            return replace(declared, **changes, folder=folders[declared.number])
-        return replace(declared, **changes, absorbs=folders)
 
     def _check_sizes(self) -> None:
         envs, shards = self.declared["num_envs"] or 1, self.shards
@@ -224,9 +217,9 @@ class Declared:
 
 
 def optional_axis(envs: Any) -> int:
-    """Return E as a capacity; where it is not a number of environments, the buffer's own error reports it."""
+    """Return E as a capacity: 1 without environments; the buffer reports what is not a number of them."""
     try:
-        return max(AXIS(envs), 1)
+        return AXIS(envs)
     except Exception:  # the rule's
         return 1
 

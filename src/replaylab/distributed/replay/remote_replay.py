@@ -12,7 +12,7 @@ from weakref import WeakMethod
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, whole
+from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, takes, whole
 from replaylab.distributed.replay import snapshots as saved
 from replaylab.distributed.replay.draws import Draws
 from replaylab.distributed.replay.feedback import Feedback, are_ids, values_of
@@ -32,6 +32,10 @@ from replaylab.distributed.replay.writer import RemoteWriter
 from replaylab.errors import ConfigError
 from replaylab.files.folder import folder_of
 from replaylab.replay import Batch, Fifo, ReplayBuffer, Retention, Sampler, Schedules, Seed, Transform, Uniform
+
+_ROWS = whole(most=LARGEST_AXIS)
+_UNNEEDED = takes(batch_size=optional(_ROWS), progress=optional(FRACTION))
+"""Checks arguments that any `Replay` takes, though no answer here depends on them."""
 
 
 class RemoteReplay(Declared):
@@ -237,7 +241,7 @@ class RemoteReplay(Declared):
             OverSizeError: The object store is too small for the batches on their way.
             StorageError: No shard is there, and none comes.
         """
-        batch_size = checked("batch_size", batch_size, whole(most=LARGEST_AXIS))
+        batch_size = checked("batch_size", batch_size, _ROWS)
         checked("progress", progress, optional(FRACTION))
         beta = None if self._schedules is None else self._schedules.at(progress)[0]
         with self._lock:
@@ -271,6 +275,7 @@ class RemoteReplay(Declared):
         with self._lock:
             return self._feedback.send(steps.reshape(-1), values, td_error is not None)
 
+    @_UNNEEDED
     def probabilities(
         self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
     ) -> npt.NDArray[np.float64]:
@@ -284,9 +289,6 @@ class RemoteReplay(Declared):
         Raises:
             IdError, DtypeError: As for `update_priorities`.
         """
-        if batch_size is not None:
-            checked("batch_size", batch_size, whole(most=LARGEST_AXIS))
-        checked("progress", progress, optional(FRACTION))
         steps = np.asarray(ids)
         if not are_ids(steps):
             return self._template.probabilities(ids)  # raises
@@ -307,6 +309,7 @@ class RemoteReplay(Declared):
                     line += tally.total
         return (distribution / line if line > 0.0 else distribution).reshape(steps.shape)
 
+    @_UNNEEDED
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:
         """Return figures of all shards, and of each: what is stored and drawn, how fast, and what was lost.
 
@@ -314,9 +317,6 @@ class RemoteReplay(Declared):
             batch_size: Not needed: no figure here depends on it.
             progress: Likewise.
         """
-        if batch_size is not None:
-            checked("batch_size", batch_size, whole(most=LARGEST_AXIS))
-        checked("progress", progress, optional(FRACTION))
         with self._lock:
             self._feedback.flush()
             shards = shard_figures(self._pool)
