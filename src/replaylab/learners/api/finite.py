@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from replaylab.errors import NonFiniteError
 from replaylab.learners.api.protocols import Obs
-from replaylab.trees import map_leaves
+from replaylab.trees import flatten, map_leaves
 
 
 def check_obs(obs: Obs, env_id: str, seeds: Sequence[int], when: str, name: str = "obs") -> None:
@@ -17,12 +17,9 @@ def check_obs(obs: Obs, env_id: str, seeds: Sequence[int], when: str, name: str 
     Raises:
         NonFiniteError: It does.
     """
-    if isinstance(obs, np.ndarray):
-        if not _finite(obs):
-            _refuse(obs, env_id, seeds, when, name)
-        return
-    for key, part in obs.items():
-        check_obs(part, env_id, seeds, when, f"{name}.{key}")
+    for path, part in flatten(obs, name):
+        if not _finite(part):
+            _refuse(part, env_id, seeds, when, path)
 
 
 def check_step(
