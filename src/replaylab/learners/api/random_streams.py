@@ -57,15 +57,8 @@ def numbers(seed: int, stream: Stream, count: int, *further: int) -> list[int]:
 
 
 @contextmanager
-def global_streams_kept(needed: bool = True) -> Iterator[None]:
-    """Restore the global random streams of Python, NumPy and PyTorch on exit, on every device.
-
-    Args:
-        needed: Whether to do so; if not, nothing is done.
-    """
-    if not needed:
-        yield
-        return
+def global_streams_kept() -> Iterator[None]:
+    """Restore the global random streams of Python, NumPy and PyTorch on exit, on every device."""
     torch = sys.modules.get("torch")
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 - an algorithm's own
     drawn = None if torch is None else torch.get_rng_state()

@@ -1,6 +1,7 @@
 """Training of an algorithm with its own training loop: one seed after another, observed through its environment."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -167,7 +168,8 @@ class AlgorithmRun:
     def _after_turn(self) -> None:
         if self.configuration.measure_every is not None:
             self.recorder.latest = self._newest(cast("ReplayedModel", self._model))
-        with global_streams_kept(bool(self.clock.due(self.configuration.eval_every).any())):
+        evaluates = self.clock.due(self.configuration.eval_every).any()
+        with global_streams_kept() if evaluates else nullcontext():
             self.hooks.emit("after_learning", self)
             self.hooks.evaluations.evaluate(self)
             self.hooks.emit("after_turn", self)

@@ -16,17 +16,15 @@ def warn_of_budget(configuration: TrainingConfig) -> None:
         warnings.warn(message, BudgetWarning, stacklevel=4)
 
 
-def _warnings(configuration: TrainingConfig) -> Iterator[str]:
-    config = configuration
+def _warnings(config: TrainingConfig) -> Iterator[str]:
     if config.eval_every is None:
         for name in ("held_out", "value_error"):
             if getattr(config, name):
                 yield f"`{name}` is recorded at evaluations, but `eval_every` is None; set `eval_every`"
     if config.total_steps is None:
-        if config.log_every > (config.total_episodes or 0):
-            yield _never(
-                "log_every", config.log_every, f"{config.total_episodes:,} episodes", config.total_episodes or 0
-            )
+        episodes = config.total_episodes or 0
+        if config.log_every > episodes:
+            yield _never("log_every", config.log_every, f"{episodes:,} episodes", episodes)
         return
     period = getattr(config.learner, "train_period", 1)
     last = config.total_steps // period * period  # step of the last turn of learning

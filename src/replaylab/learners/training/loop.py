@@ -65,7 +65,7 @@ def turn(run: Run) -> None:
 
     if learner.online:
         run.observe(step, ids)
-        run.recorder.count_online_update()
+        run.recorder.count_update(0)
     if clock.steps >= learner.learning_starts and clock.steps % learner.train_period == 0:
         for _ in range(learner.gradient_steps if learner.batch_size else 0):
             _replay(run)

@@ -102,17 +102,13 @@ class MetricsRecorder(Hook):
             self.notified = np.where(due, passed, self.notified)
             self._notify(clock, self._episode_means(), due)
 
-    def count_online_update(self) -> None:
-        """Count one online update."""
-        self.updates += 1
-
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
         """Record one update from a batch."""
         self.count_update(batch.id.shape[1])
         self.latest = (update, batch)
 
     def count_update(self, rows: int) -> None:
-        """Record one update from a batch of so many rows."""
+        """Count one update, and the rows of its batch; an online update has none."""
         self.updates += 1
         self.replayed += rows
 
