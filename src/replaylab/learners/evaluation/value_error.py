@@ -15,7 +15,7 @@ from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
 from replaylab.learners.api.answers import q_values_of
 from replaylab.learners.api.protocols import Learner, ValueAgents
-from replaylab.learners.tabular.dynamic_programming import optimal_values
+from replaylab.learners.tabular.dynamic_programming import acting_states, optimal_values
 
 
 class OptimumDistance:
@@ -60,15 +60,3 @@ class OptimumDistance:
         q = q_values_of(agents, np.broadcast_to(self._obs, shape), shape)
         distance: npt.NDArray[np.float64] = np.sqrt(((q - self._optimal) ** 2).mean((1, 2)))
         return distance
-
-
-def acting_states(table: TransitionTable) -> npt.NDArray[np.bool_]:
-    """Return the states in which an episode can act: first states and their successors; bool (S,)."""
-    goes_on = (table.probability > 0.0) & ~table.terminated
-    reachable = table.start > 0.0
-    while True:
-        further = reachable.copy()
-        further[table.next_state[reachable][goes_on[reachable]]] = True
-        if (further == reachable).all():
-            return further
-        reachable = further

@@ -5,7 +5,7 @@ Shapes: S states, A actions, K outcomes. Values are sums of rewards discounted b
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -156,6 +156,12 @@ def expected_return(table: TransitionTable, policy: Values, gamma: float = 1.0, 
     return float(table.start @ (policy * q).sum(1))
 
 
+def acting_states(table: TransitionTable) -> npt.NDArray[np.bool_]:
+    """Return the states in which an episode can act: first states and their successors; bool (S,)."""
+    moves = _moves(table, np.ones((table.num_states, table.num_actions)))
+    return _closure(table.start > 0.0, (moves > 0.0).T)
+
+
 def _backup(table: TransitionTable, gamma: float, value: Values) -> Values:
     after = np.where(table.terminated, 0.0, value[table.next_state])
     q: Values = (table.probability * (table.reward + gamma * after)).sum(2)
@@ -180,27 +186,25 @@ def _check_policy(table: TransitionTable, policy: Values) -> None:
         raise ConfigError("`policy` must hold probabilities in each row: none negative, with sum 1")
 
 
+def _closure(states: npt.NDArray[np.bool_], joins: Any) -> npt.NDArray[np.bool_]:
+    """Return states, bool (S,), and all that join them, step by step: i joins j where ``joins[i, j]``."""
+    while True:
+        further = states | (joins @ states)
+        if (further == states).all():
+            return states
+        states = further
+
+
 def _without_idle_states(table: TransitionTable, policy: Values) -> TransitionTable:
     """Return the table with an end in states that no episode enters and no policy leaves, such as walls."""
-    moves = _moves(table, np.ones(policy.shape)) > 0.0
-    reached = table.start > 0.0
-    for _ in range(table.num_states):
-        before, reached = reached, reached | (moves.T @ reached)
-        if (before == reached).all():
-            break
-    idle = ~reached & ~_ends(table, policy, _moves(table, policy))
+    idle = ~acting_states(table) & ~_ends(table, policy, _moves(table, policy))
     return replace(table, terminated=table.terminated | idle[:, None, None]) if idle.any() else table
 
 
 def _ends(table: TransitionTable, policy: Values, move: "csc_array") -> npt.NDArray[np.bool_]:
     """Return the states from which a policy can end an episode, bool (S,)."""
     ends: npt.NDArray[np.bool_] = ((policy[:, :, None] * table.probability) * table.terminated).sum((1, 2)) > 0.0
-    goes = move > 0.0
-    for _ in range(table.num_states):
-        before, ends = ends, ends | (goes @ ends)
-        if (before == ends).all():
-            break
-    return ends
+    return _closure(ends, move > 0.0)
 
 
 def _check_ends(table: TransitionTable, policy: Values, move: "csc_array") -> None:
