@@ -64,6 +64,14 @@ class Inputs:
         return rows
 
 
+def inputs_of(space: Space[Any]) -> Inputs | None:
+    """Return the inputs that a space's observations become; None if they are not numeric."""
+    try:
+        return Inputs(space)
+    except ConfigError:
+        return None
+
+
 def are_pixels(space: Space[Any]) -> bool:
     """Return whether a space's observations are images: three axes of uint8."""
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from gymnasium import Space
 
 from replaylab import measures
-from replaylab.errors import ConfigError
 from replaylab.learners.api.answers import probed
 from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
-from replaylab.learners.api.observations import Inputs
+from replaylab.learners.api.observations import inputs_of
 from replaylab.learners.api.protocols import Probed, Update
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.replay import Batch, InspectableReplay, Tape
@@ -146,12 +145,8 @@ class _Features:
 
     def __init__(self, space: Space[Any]) -> None:
         self._directions: Floats | None = None
-        try:
-            self._inputs: Inputs | None = Inputs(space)
-        except ConfigError:
-            self._inputs = None
-            return
-        if self._inputs.size > MOST_FEATURES:
+        self._inputs = inputs_of(space)
+        if self._inputs is not None and self._inputs.size > MOST_FEATURES:
             directions = np.random.default_rng(0).normal(size=(self._inputs.size, MOST_FEATURES))
             self._directions = directions / np.sqrt(MOST_FEATURES)
 

@@ -13,7 +13,7 @@ from replaylab import measures
 from replaylab.errors import ConfigError
 from replaylab.learners.api.answers import q_values_of
 from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingRun
-from replaylab.learners.api.observations import Inputs
+from replaylab.learners.api.observations import Inputs, inputs_of
 from replaylab.learners.api.protocols import Update, ValueAgents
 from replaylab.learners.metrics.registry import TRACE_Q, TRACE_RETURN
 from replaylab.measures.buffer_usage import error_statistics
@@ -53,10 +53,7 @@ class EpisodeTraces(Hook):
             raise ConfigError(
                 f"`trace_every` needs Q(s, a), which {type(run.agents).__name__} do not have; leave it out"
             )
-        try:
-            self._inputs = Inputs(run.env.single_observation_space)
-        except ConfigError:  # observations that are not numeric have no correlations
-            self._inputs = None
+        self._inputs = inputs_of(run.env.single_observation_space)
         self._first_action = int(getattr(run.env.single_action_space, "start", 0))
         if not self._steps:
             self._episodes = np.zeros(len(run.seeds), np.int64)
