@@ -78,30 +78,30 @@ class Metric:
         return head if brace else None
 
 
-_TRAINING = (
+def _recorded(when: When, *metrics: Metric, needs: str = "") -> tuple[Metric, ...]:
+    """Return metrics that are recorded at the same events; `needs` is the setting that all of them need."""
+    return tuple(replace(metric, when=when, needs=needs or metric.needs) for metric in metrics)
+
+
+_EPISODES = (
     Metric(
         "rollout/ep_rew",
         "Return while exploring",
         "reward",
         "undiscounted return, while exploring",
-        "episode",
         axis="return of an episode",
     ),
-    Metric("rollout/ep_len", "Episode length while exploring", "steps", "length", "episode"),
-    Metric(
-        "eval/mean_reward",
-        "Greedy return",
-        "reward",
-        "mean undiscounted return of `eval_episodes` greedy episodes",
-        "evaluation",
-    ),
-    Metric("eval/mean_ep_length", "Greedy episode length", "steps", "their mean length", "evaluation"),
+    Metric("rollout/ep_len", "Episode length while exploring", "steps", "length"),
+)
+
+_EVALUATIONS = (
+    Metric("eval/mean_reward", "Greedy return", "reward", "mean undiscounted return of `eval_episodes` greedy episodes"),
+    Metric("eval/mean_ep_length", "Greedy episode length", "steps", "their mean length"),
     Metric(
         "eval/held_out_q",
         "Q traces: value of held-out states",
         "return",
         "mean of max Q(s, ·) over the held-out states",
-        "evaluation",
         axis="mean of max Q",
         needs="held_out",
         source="Mnih et al. 2013",
@@ -111,10 +111,12 @@ _TRAINING = (
         "Error of the Q values",
         "return",
         "root mean square of Q(s, a) − Q*(s, a)",
-        "evaluation",
         axis="root mean square of Q − Q*",
         needs="value_error",
     ),
+)
+
+_TRAINING = (
     Metric("rollout/exploration_rate", "Exploration rate", "probability", "ε"),
     Metric(
         "train/loss",
@@ -163,40 +165,30 @@ _TRAINING = (
         "end",
         needs="visits",
     ),
+)
+
+_TRACES = (
     Metric(
         "trace_q/{step}",
         "Q value at a step of a traced episode",
         "return",
         "Q(s, a) of the action taken, by the agents that took it",
-        "episode",
-        needs="trace_every",
     ),
     Metric(
         "trace_return/{step}",
         "Discounted return from a step of a traced episode",
         "return",
         "what followed the step in its episode: r_t + γ r_{t+1} + …, 0 after the last step",
-        "episode",
-        needs="trace_every",
     ),
     Metric(
         "trace/q_minus_return",
         "Q value minus the discounted return that followed",
         "return",
         "mean over the steps of a traced episode",
-        "episode",
         axis="mean of Q − return",
-        needs="trace_every",
     ),
     *(
-        Metric(
-            f"trace/{name}",
-            title,
-            unit,
-            "mean over the updates during a traced episode",
-            "episode",
-            needs="trace_every",
-        )
+        Metric(f"trace/{name}", title, unit, "mean over the updates during a traced episode")
         for name, title, unit in (
             ("td_error_mean", "TD error in a traced episode", "return"),
             ("td_error_median", "Median TD error in a traced episode", "return"),
@@ -208,23 +200,16 @@ _TRAINING = (
 )
 
 _LISTENERS = (
-    Metric(
-        "rollout/ep_rew_mean",
-        "Mean return while exploring",
-        "reward",
-        "mean return of the newest 100 episodes",
-        "listeners",
-    ),
+    Metric("rollout/ep_rew_mean", "Mean return while exploring", "reward", "mean return of the newest 100 episodes"),
     Metric(
         "rollout/ep_len_mean",
         "Mean episode length while exploring",
         "steps",
         "mean length of the newest 100 episodes",
-        "listeners",
     ),
-    Metric("time/total_timesteps", "Environment steps", "steps", "of the replica, so far", "listeners"),
-    Metric("time/episodes", "Episodes", "episodes", "of the replica, so far", "listeners"),
-    Metric("time/fps", "Speed", "steps/s", "steps of all replicas a second", "listeners"),
+    Metric("time/total_timesteps", "Environment steps", "steps", "of the replica, so far"),
+    Metric("time/episodes", "Episodes", "episodes", "of the replica, so far"),
+    Metric("time/fps", "Speed", "steps/s", "steps of all replicas a second"),
 )
 
 _MEASURES = (
@@ -396,9 +381,12 @@ _MEASURES = (
 )
 
 METRICS: tuple[Metric, ...] = (
+    *_recorded("episode", *_EPISODES),
+    *_recorded("evaluation", *_EVALUATIONS),
     *_TRAINING,
-    *(replace(measure, when="measures", needs="measure_every") for measure in _MEASURES),
-    *_LISTENERS,
+    *_recorded("episode", *_TRACES, needs="trace_every"),
+    *_recorded("measures", *_MEASURES, needs="measure_every"),
+    *_recorded("listeners", *_LISTENERS),
 )
 """Every metric that the library itself writes, in the order in which the documentation lists them."""
 
