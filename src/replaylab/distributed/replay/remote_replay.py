@@ -277,7 +277,7 @@ class RemoteReplay(Declared):
 
     @_UNNEEDED
     def probabilities(
-        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
+        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None  # noqa: ARG002
     ) -> npt.NDArray[np.float64]:
         """Return for each of these steps the probability that a random row of the next batch is this step.
 
@@ -310,7 +310,7 @@ class RemoteReplay(Declared):
         return (distribution / line if line > 0.0 else distribution).reshape(steps.shape)
 
     @_UNNEEDED
-    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:  # noqa: ARG002
         """Return figures of all shards, and of each: what is stored and drawn, how fast, and what was lost.
 
         Args:
