@@ -405,12 +405,8 @@ class RemoteReplay(Declared):
     @property
     def _about(self) -> dict[str, Any]:
         """The members of a snapshot's manifest that concern all shards."""
-        config = self._config
-        return {
-            "shards": config.shards,
-            "capacity": config.capacity,
-            "min_size": config.min_size,
-            "count_replays": config.count_replays,
+        declared = ("shards", "capacity", "min_size", "count_replays")
+        return {name: getattr(self._config, name) for name in declared} | {
             "inserted": self._pool.inserted,
             "drawn": self._draws.drawn,
             "epoch": max(slot.epoch for slot in self._pool.slots),

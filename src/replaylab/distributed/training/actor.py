@@ -122,11 +122,7 @@ class Actor:
         ends: list[tuple[float, float]] = []
         pairs = [self._step(ends) for _ in range(count)]
         steps, where = zip(*pairs, strict=True)
-        columns = {
-            name: stack([getattr(step, name) for step in steps])  # (T, E, ...)
-            for name in ("obs", "action", "reward", "terminated", "truncated")
-        }
-        columns["next_obs"] = stack([step.true_next_obs() for step in steps])
+        columns = stack([step.columns() for step in steps])  # (T, E, ...) each
         stored = np.stack(where)
         self._writer.extend(where=stored, **columns)
         self._writer.flush()

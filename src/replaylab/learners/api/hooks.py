@@ -52,6 +52,11 @@ class EnvStep:
     final_obs: Any
     ended: Bools
 
+    def columns(self) -> dict[str, Any]:
+        """Return what a replay stores of the step, by name, each (R, ...); of `next_obs` the true ones."""
+        names = ("obs", "action", "reward", "terminated", "truncated")
+        return {name: getattr(self, name) for name in names} | {"next_obs": self.true_next_obs()}
+
     def true_next_obs(self) -> Obs:
         """Return the next observations, (R, ...): at an episode's end its true last observation."""
         if self.final_obs is None or not self.ended.any():

@@ -118,6 +118,5 @@ class _Flaws(Hook):
 
 def _batch(step: EnvStep, ids: npt.NDArray[np.int64]) -> Batch:
     """Return a step of every replica as a batch of one row, (R, 1, ...)."""
-    columns = {name: getattr(step, name) for name in ("obs", "action", "reward", "terminated", "truncated")}
-    columns |= {"next_obs": step.true_next_obs(), "id": ids, "weight": np.ones(len(ids), np.float32)}
+    columns = step.columns() | {"id": ids, "weight": np.ones(len(ids), np.float32)}
     return Batch(map_leaves(lambda part: part[:, None], columns))

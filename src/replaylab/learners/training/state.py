@@ -102,10 +102,8 @@ class Run:
 
     def observe(self, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """Let the agents learn from a step, now, or once the next action is known if they need it."""
-        true_next, where = step.true_next_obs(), ids >= 0
-        new_step = Step(
-            step.obs, step.action, step.reward, true_next, step.terminated, step.truncated, step.action, where=where
-        )
+        where = ids >= 0
+        new_step = Step(**step.columns(), next_action=step.action, where=where)
         if not self.learner.needs_next_action:
             self.agents.observe(new_step)
             return

@@ -87,8 +87,7 @@ class RunReplay(DeviceReplay):
 
     def store(self, step: EnvStep) -> None:
         """Store one step of every environment."""
-        columns = {name: getattr(step, name) for name in ("obs", "action", "reward", "terminated", "truncated")}
-        columns["next_obs"] = step.true_next_obs()
+        columns = step.columns()
         for name, column in self._columns.items():
             value = columns[name] if self._stack is None or not name.endswith("obs") else columns[name][:, -1]
             column.copy_(torch.from_numpy(np.ascontiguousarray(value)))
