@@ -12,7 +12,7 @@ from weakref import WeakMethod
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, takes, whole
+from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, whole
 from replaylab.distributed.replay import snapshots as saved
 from replaylab.distributed.replay.draws import Draws
 from replaylab.distributed.replay.feedback import Feedback, are_ids, values_of
@@ -34,8 +34,7 @@ from replaylab.files.folder import folder_of
 from replaylab.replay import Batch, Fifo, ReplayBuffer, Retention, Sampler, Schedules, Seed, Transform, Uniform
 
 _ROWS = whole(most=LARGEST_AXIS)
-_UNNEEDED = takes(batch_size=optional(_ROWS), progress=optional(FRACTION))
-"""Checks arguments that any `Replay` takes, though no answer here depends on them."""
+"""The rule of batch sizes."""
 
 
 class RemoteReplay(Declared):
@@ -275,9 +274,8 @@ class RemoteReplay(Declared):
         with self._lock:
             return self._feedback.send(steps.reshape(-1), values, td_error is not None)
 
-    @_UNNEEDED
     def probabilities(
-        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None  # noqa: ARG002
+        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
     ) -> npt.NDArray[np.float64]:
         """Return for each of these steps the probability that a random row of the next batch is this step.
 
@@ -289,6 +287,7 @@ class RemoteReplay(Declared):
         Raises:
             IdError, DtypeError: As for `update_priorities`.
         """
+        _check_unneeded(batch_size, progress)
         steps = np.asarray(ids)
         if not are_ids(steps):
             return self._template.probabilities(ids)  # raises
@@ -309,14 +308,14 @@ class RemoteReplay(Declared):
                     line += tally.total
         return (distribution / line if line > 0.0 else distribution).reshape(steps.shape)
 
-    @_UNNEEDED
-    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:  # noqa: ARG002
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:
         """Return figures of all shards, and of each: what is stored and drawn, how fast, and what was lost.
 
         Args:
             batch_size: Not needed: no figure here depends on it.
             progress: Likewise.
         """
+        _check_unneeded(batch_size, progress)
         with self._lock:
             self._feedback.flush()
             shards = shard_figures(self._pool)
@@ -422,3 +421,9 @@ class RemoteReplay(Declared):
             ids = self._own_writer.put(steps, where, final_obs, many)
             self._own_writer.flush()
             return ids
+
+
+def _check_unneeded(batch_size: int | None, progress: float | None) -> None:
+    """Check arguments of any `Replay` on which no answer here depends."""
+    checked("batch_size", batch_size, optional(_ROWS))
+    checked("progress", progress, optional(FRACTION))

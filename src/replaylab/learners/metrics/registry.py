@@ -95,7 +95,9 @@ _EPISODES = (
 )
 
 _EVALUATIONS = (
-    Metric("eval/mean_reward", "Greedy return", "reward", "mean undiscounted return of `eval_episodes` greedy episodes"),
+    Metric(
+        "eval/mean_reward", "Greedy return", "reward", "mean undiscounted return of `eval_episodes` greedy episodes"
+    ),
     Metric("eval/mean_ep_length", "Greedy episode length", "steps", "their mean length"),
     Metric(
         "eval/held_out_q",
