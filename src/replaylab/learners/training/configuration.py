@@ -243,20 +243,17 @@ class TrainingConfig:
             )
         gamma = getattr(self.learner, "gamma", None)
         for transform in self.transforms:
-            if isinstance(transform, Sequences):
-                raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
-            if (
-                isinstance(transform, FrameStack)
-                and not transform.stacked_input
-                and not isinstance(self.learner, WholeAlgorithm)
-            ):
-                raise ConfigError(
-                    "`transforms` would have the learner learn from stacks of frames but act on single ones; let the "
-                    f"environment stack them (gymnasium.wrappers.FrameStackObservation) and give "
-                    f"FrameStack({transform.length}, stacked_input=True), which stores each frame once"
-                )
-            if isinstance(transform, NStep) and gamma not in (None, transform.gamma):
-                raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {transform.gamma}")
+            match transform:
+                case Sequences():
+                    raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
+                case FrameStack(stacked_input=False) if not isinstance(self.learner, WholeAlgorithm):
+                    raise ConfigError(
+                        "`transforms` would have the learner learn from stacks of frames but act on single ones; let "
+                        "the environment stack them (gymnasium.wrappers.FrameStackObservation) and give "
+                        f"FrameStack({transform.length}, stacked_input=True), which stores each frame once"
+                    )
+                case NStep() if gamma not in (None, transform.gamma):
+                    raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {transform.gamma}")
 
     @property
     def driven_learner(self) -> Learner:

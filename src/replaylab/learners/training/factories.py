@@ -18,15 +18,7 @@ from replaylab.learners.api.observations import are_pixels
 from replaylab.learners.api.protocols import Agents, Learner
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
-from replaylab.replay import (
-    FeedbackKind,
-    Field,
-    FrameStack,
-    Replay,
-    ReplayBuffer,
-    Sampler,
-    Transform,
-)
+from replaylab.replay import FeedbackKind, Field, FrameStack, Replay, ReplayBuffer, Sampler, Transform
 
 Made = TypeVar("Made")
 

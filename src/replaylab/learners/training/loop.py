@@ -7,13 +7,7 @@ from typing import Any, cast
 from replaylab.errors import EmptyBufferError
 from replaylab.learners.api.answers import actions_of, feed_back, updated
 from replaylab.learners.api.hooks import TrainingRun
-from replaylab.learners.api.protocols import (
-    TargetAgents,
-    Update,
-    ValueUpdate,
-    reducible_loss,
-    target_values,
-)
+from replaylab.learners.api.protocols import TargetAgents, Update, ValueUpdate, reducible_loss, target_values
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import Run
 from replaylab.replay import Batch
