@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from replaylab.arguments import LARGEST
 from replaylab.distributed.training.actor import Published, Report
 from replaylab.distributed.training.followed_agents import followed
 from replaylab.distributed.training.options import DEPTH, Actors
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.learners import Agents, Hook, PublishedAgents, TrainingConfig
+from replaylab.learners import Hook, PublishedAgents, TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
-from replaylab.learners.training.hooks import HookList
+from replaylab.learners.training.hooks import HookedRun, HookList
 from replaylab.learners.training.loop import learn_from
 from replaylab.replay import Progress, Replay, Sampler
 
@@ -22,7 +21,7 @@ LACKS = ("before_turn", "before_store", "on_step")
 """Events of a loop that steps environments itself."""
 
 
-class LearnerRun:
+class LearnerRun(HookedRun):
     """What learns, as a `TrainingRun` for hooks.
 
     Each update is due at a number of steps, is made once so many are stored, and counts as made then; and no actor is
@@ -54,15 +53,12 @@ class LearnerRun:
         samples_per_insert: float | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        self.configuration, self.env_id, self.seeds = configuration, configuration.env_id, [seed]
-        self.agents: Agents
         self.learner, self.env, self.agents = followed(configuration, seed, actors)
         self.sampler = cast("Sampler", configuration.sampler)
         self.feedback: str | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
         self.transforms = transforms_for(self.env, configuration.transforms)
-        self.clock = configuration.clock(1)
-        self.hooks = HookList(configuration, [seed], hooks, loop="with actors", lacks=LACKS)
-        self.recorder = self.hooks.recorder
+        attached = HookList(configuration, [seed], hooks, loop="with actors", lacks=LACKS)
+        super().__init__(configuration, [seed], attached)
         self._steps_per_update = None if samples_per_insert is None else self.learner.batch_size / samples_per_insert
         if self._steps_per_update is not None and self._steps_per_update > LARGEST:
             raise ConfigError(
@@ -140,10 +136,6 @@ class LearnerRun:
     def weights(self) -> Published:
         """Return what the policy is computed from now."""
         return Published(self.agents.updates, cast("PublishedAgents", self.agents).weights())
-
-    def agents_of(self, rows: npt.NDArray[np.bool_]) -> Agents:  # noqa: ARG002
-        """Return the agents, of which there is one."""
-        return self.agents
 
     def state(self) -> dict[str, Any]:
         """Return everything but the replay, as nested arrays."""

@@ -18,7 +18,7 @@ from replaylab.learners.api.whole_algorithm import ProbedModel, ReplayedModel, T
 from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.factories import environments, single_environment
-from replaylab.learners.training.hooks import HookList
+from replaylab.learners.training.hooks import HookedRun, HookList
 from replaylab.learners.training.watched_env import WatchedEnv
 from replaylab.replay import Batch, Replay, Sampler, Tape
 
@@ -47,7 +47,7 @@ def train_algorithm(configuration: TrainingConfig, seeds: Sequence[int], hooks: 
     return Metrics({name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns})
 
 
-class AlgorithmRun:
+class AlgorithmRun(HookedRun):
     """The run of one seed: a `SeedRun` for the algorithm, a `TrainingRun` for hooks.
 
     What the library's loop does after a step, such as evaluations, is done here when the algorithm takes its next
@@ -65,28 +65,21 @@ class AlgorithmRun:
         feedback: None: the algorithm updates priorities itself.
     """
 
-    agents: Agents
     replay: Replay
 
     def __init__(self, configuration: TrainingConfig, seeds: Sequence[int], place: int, hooks: Sequence[Hook]) -> None:
-        self.configuration, self.env_id = configuration, configuration.env_id
-        self.seed, self.seeds = seeds[place], [seeds[place]]
+        loop = f"of {type(configuration.learner).__name__}"
+        attached = HookList(configuration, seeds, hooks, loop=loop, lacks=LACKS)
+        super().__init__(configuration, [seeds[place]], attached)
+        self.seed = seeds[place]
         self.sampler = cast("Sampler", configuration.sampler)
         self.feedback: Feedback | None = None
-        self.clock = configuration.clock(1)
-        loop = f"of {type(configuration.learner).__name__}"
-        self.hooks = HookList(configuration, seeds, hooks, loop=loop, lacks=LACKS)
-        self.recorder = self.hooks.recorder
         self.recorder.keep(cast("Any", self), np.arange(len(seeds)) == place)
         self.env = environments(configuration, 1)  # for its spaces, never stepped
         self._model: TrainedModel | None = None
         self._measured: npt.NDArray[np.int64] | None = None  # ids of the batch that was measured last
         self._waiting = False  # whether the last step still needs `_after_turn`
         self._envs: list[gym.Env[Any, Any]] = []
-
-    def agents_of(self, rows: npt.NDArray[np.bool_]) -> Agents:  # noqa: ARG002
-        """Return the agents, which have a single replica."""
-        return self.agents
 
     def make_env(self) -> gym.Env[Any, Any]:
         """Return the environment to train on.

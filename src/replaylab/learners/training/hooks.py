@@ -1,4 +1,4 @@
-"""The list of a run's hooks, and hooks that call plain functions."""
+"""The list of a run's hooks, what every run with hooks has, and hooks that call plain functions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -153,6 +153,27 @@ class HookList:
     def with_state(self) -> list[str]:
         """Class names of hooks with a state, except those that settings switch on."""
         return sorted(type(hook).__name__ for hook in self._attached if _defines(hook, "state"))
+
+
+class HookedRun:
+    """What the runs of all loops have alike: the settings, the hooks and the clock.
+
+    Args:
+        configuration: The settings.
+        seeds: One for each replica.
+        hooks: All hooks of the run.
+    """
+
+    agents: Agents
+
+    def __init__(self, configuration: TrainingConfig, seeds: Sequence[int], hooks: HookList) -> None:
+        self.configuration, self.seeds, self.env_id = configuration, list(seeds), configuration.env_id
+        self.hooks, self.recorder = hooks, hooks.recorder
+        self.clock = configuration.clock(len(self.seeds))
+
+    def agents_of(self, rows: Bools) -> Agents:  # noqa: ARG002
+        """Return the current agents of some of the replicas, bool (R,); of a single replica these are all."""
+        return self.agents
 
 
 def _defines(hook: Hook, method: str) -> bool:

@@ -16,13 +16,13 @@ from replaylab.learners.api.protocols import Agents, Step, pick
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training import factories
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.hooks import HookList
+from replaylab.learners.training.hooks import HookedRun, HookList
 from replaylab.replay import DivisibleReplay, InspectableReplay, Replay, Sampler, require
 
 SEVERAL_IN_EPISODES = "a budget of episodes for several seeds at once"
 
 
-class Run:
+class Run(HookedRun):
     """R replicas in training.
 
     Args:
@@ -47,11 +47,8 @@ class Run:
         replay: Replay | None = None,
         sampler: Sampler | None = None,
     ) -> None:
-        self.configuration, self.seeds, self.env_id = configuration, list(seeds), configuration.env_id
         self.learner = configuration.driven_learner
-        self.hooks = HookList(configuration, seeds) if hooks is None else hooks
-        self.recorder = self.hooks.recorder
-        self.clock = configuration.clock(len(self.seeds))
+        super().__init__(configuration, seeds, hooks or HookList(configuration, seeds))
         self.env = factories.environments(configuration, len(self.seeds))
         env_state.prepare(self.env)
         self.agents = factories.agents_for(configuration, self.learner, self.env, self.seeds)

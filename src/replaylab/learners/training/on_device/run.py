@@ -12,18 +12,17 @@ import numpy.typing as npt
 
 from replaylab.learners.api.answers import actions_of
 from replaylab.learners.api.hooks import Feedback
-from replaylab.learners.api.protocols import Agents
 from replaylab.learners.dqn.device_updates import DeviceUpdates
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.factories import agents_for
-from replaylab.learners.training.hooks import HookList
+from replaylab.learners.training.hooks import HookedRun, HookList
 from replaylab.learners.training.on_device.checks import LACKS, LOOP, device_learner
 from replaylab.learners.training.on_device.env_steps import EnvSteps
 from replaylab.learners.training.on_device.run_replay import RunReplay
 from replaylab.replay import Replay, Sampler, Transform
 
 
-class DeviceRun:
+class DeviceRun(HookedRun):
     """A run of one seed, as a `TrainingRun` for hooks.
 
     Args:
@@ -41,11 +40,8 @@ class DeviceRun:
 
     def __init__(self, configuration: TrainingConfig, seeds: Sequence[int], hooks: HookList | None = None) -> None:
         self.learner = learner = device_learner(configuration, seeds)
-        self.configuration, self.seeds, self.env_id = configuration, list(seeds), configuration.env_id
-        self.hooks = HookList(configuration, seeds, loop=LOOP, lacks=LACKS) if hooks is None else hooks
-        self.recorder = self.hooks.recorder
+        super().__init__(configuration, seeds, hooks or HookList(configuration, seeds, loop=LOOP, lacks=LACKS))
         self.recorder.numbers = self._numbers
-        self.clock = configuration.clock(1)
         self.envs = EnvSteps(configuration, learner.envs, seeds[0])
         self.env = self.envs.env
         self.agents = agents_for(configuration, configuration.driven_learner, self.env, seeds)
@@ -106,10 +102,6 @@ class DeviceRun:
     def _numbers(self, run: Any) -> Mapping[str, npt.ArrayLike]:
         self.recorder.latest = self.updates.newest()
         return self.recorder.of_learning(run)
-
-    def agents_of(self, rows: npt.NDArray[np.bool_]) -> Agents:  # noqa: ARG002
-        """Return the agents, which have a single replica."""
-        return self.agents
 
     def state(self) -> dict[str, Any]:
         """Return everything but the replay and the hooks as nested arrays."""
