@@ -231,7 +231,7 @@ def small_machine(monkeypatch):
 
 
 class TwoNodes(InProcess):
-    """IdParts each shard on the node of its number, as long as that node is there."""
+    """Puts each shard on the node of its number, as long as that node is there."""
 
     gone = ()
 

@@ -50,7 +50,7 @@ class ActorSlot:
         calls: What it was asked for and has not answered, oldest first: steps, and the answer to come.
         fruitless: Actors that died one after the other without having taken a step.
         heard_at: When it was started, or has last answered.
-        told: Whether the log says that it is silent.
+        warned: Whether the log says that it is silent.
     """
 
     number: int

@@ -33,7 +33,7 @@ class ShardSlot:
         tally: What it last told, None where it is lost.
         heard_at: When that was.
         former: Steps that shards before it had stored, and that its own count does not hold.
-        told: Steps stored, as far as any shard of this slot has reported.
+        known_adds: Steps stored, as far as any shard of this slot has reported.
         losses: How many shards were lost here.
         lost_steps: Steps that were lost with them, as far as they had told.
         retry_at: When to start one again, where that has failed.

@@ -25,7 +25,7 @@ class Declaration:
         options: The constructor's arguments of its `ReplayBuffer`.
         seed: What its random stream is made from, with number and epoch.
         folder: Where its snapshot is, None: it begins empty. One that is not there is as none.
-        given: Arguments of `ReplayBuffer.load`.
+        load_options: Arguments of `ReplayBuffer.load`.
         absorbs: Folders of other shards' snapshots; it takes its part of their steps in.
         parts: Of how many parts.
         version: Of replaylab, where the replay is.
