@@ -37,7 +37,8 @@ class DryUpdates:
             again.max_grad_norm = float("inf")  # type: ignore[attr-defined]  # gradients as they are
         self._again, self._buffer = again, hand_buffer(again)
         self._buffer.always = True
-        self._optimizer = _critics(again)
+        critic = getattr(again, "critic", None)  # deep Q-learning has none
+        self._optimizer: torch.optim.Optimizer = (again.policy if critic is None else critic).optimizer
         self._optimizer.register_step_pre_hook(self._stop)
         self._probes = 0
 
@@ -89,10 +90,3 @@ class _StopHereError(Exception):
     def __init__(self, td_error: npt.NDArray[Any], gradient: npt.NDArray[np.float32]) -> None:
         super().__init__()
         self.td_error, self.gradient = td_error, gradient
-
-
-def _critics(model: OffPolicyAlgorithm) -> torch.optim.Optimizer:
-    """Return the critics' optimizer; for deep Q-learning, the policy's."""
-    critic = getattr(model, "critic", None)
-    optimizer: torch.optim.Optimizer = (model.policy if critic is None else critic).optimizer
-    return optimizer

@@ -37,11 +37,6 @@ class ShardNotes:
     added: int = 0
     applied: dict[str, dict[int, Ids | str]] = field(default_factory=dict)
 
-    @classmethod
-    def empty(cls, capacity: int) -> "ShardNotes":
-        """Return the notes of an empty shard."""
-        return cls(np.zeros(capacity, np.int64))
-
 
 def write_notes(folder: Path, next_id: int, notes: ShardNotes) -> None:
     """Write the notes that belong to the buffer's snapshot of this next id, which is to be written next."""

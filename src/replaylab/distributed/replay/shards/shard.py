@@ -110,7 +110,7 @@ class Shard:
         declared = self._declared
         self._started = monotonic()
         self._serial = self._stored = self._drawn = self._fed = self._stale = self._repeated = 0
-        self._notes = ShardNotes.empty(declared.options["capacity"])
+        self._notes = ShardNotes(np.zeros(declared.options["capacity"], np.int64))
         if declared.folder is not None and (Path(declared.folder) / "manifest.json").exists():
             # What came after the snapshot is lost: the next step follows no stored one.
             self.buffer = ReplayBuffer.load(declared.folder, continue_episodes=False, **declared.load_options or {})
