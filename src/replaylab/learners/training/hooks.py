@@ -17,10 +17,8 @@ from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.evaluations import Evaluations
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
 
-EVENTS = (
-    *("on_begin", "before_turn", "before_store", "on_step", "on_draw", "on_update"),
-    *("after_learning", "on_metrics", "after_turn", "on_end"),
-)
+EVENTS = tuple(name for name in vars(Hook) if name.startswith(("on_", "before_", "after_")))
+"""What happens in training, in the order of a turn: the methods of `Hook` that are called then."""
 
 PROGRESS_PERIOD = 100
 """Environment steps between two calls of `Callbacks.progress`."""

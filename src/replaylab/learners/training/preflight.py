@@ -37,15 +37,11 @@ def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None
     learner = _early(configuration.driven_learner)
     steps = max(learner.learning_starts, 1) if learner is not configuration.learner else 1
     envs = getattr(learner, "envs", 1)
-    trial: dict[str, Any] = {
-        "learner": learner,
-        "total_steps": steps + envs,
-        "total_episodes": None,
-        "log_every": 1,
-        "eval_every": None,
-    }
+    trial = replace(
+        configuration, learner=learner, total_steps=steps + envs, total_episodes=None, log_every=1, eval_every=None
+    )
     loop = loop_of(configuration)
-    run = loop.make(replace(configuration, **trial), [0])
+    run = loop.make(trial, [0])
     try:
         run.begin()
         if configuration.total_episodes is not None and replicas > 1:
