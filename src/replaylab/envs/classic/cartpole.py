@@ -67,6 +67,3 @@ class CartPoleVectorEnv(BatchedEnv):
         if self._sutton_barto_reward:
             return -terminated.astype(np.float32), terminated
         return np.ones(self.num_envs, np.float32), terminated
-
-    def _observe(self) -> Floats:
-        return self._variables.T.astype(np.float32, order="C")

@@ -55,6 +55,3 @@ class MountainCarVectorEnv(BatchedEnv):
         velocity[(position == LEFT) & (velocity < 0)] = 0
         terminated = (position >= GOAL) & (velocity >= self.goal_velocity)
         return np.full(self.num_envs, -1, np.float32), terminated
-
-    def _observe(self) -> Any:
-        return self._variables.T.astype(np.float32, order="C")

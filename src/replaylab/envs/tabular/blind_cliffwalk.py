@@ -60,9 +60,6 @@ class BlindCliffwalkVectorEnv(BatchedEnv):
         self._variables += right & ~last
         return (right & last).astype(np.float32), ~right | last
 
-    def _observe(self) -> Any:
-        return self._variables.copy()
-
 
 class BlindCliffwalkEnv(SingleEnv):
     """A single `BlindCliffwalkVectorEnv`, with the same arguments but `num_envs`.

@@ -65,9 +65,6 @@ class TableVectorEnv(BatchedEnv):
         self._variables[:] = self._next_state[row, outcome]
         return self._reward[row, outcome], self._terminated[row, outcome]
 
-    def _observe(self) -> npt.NDArray[np.int64]:
-        return self._variables.copy()
-
 
 class ToyText:
     """Constructor of the vector environment of a Gymnasium class that has a table.

@@ -54,7 +54,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
 
     Copy i equals the single environment of the same seed, step for step, and all equal Gymnasium's
     `SyncVectorEnv`, in every autoreset mode. A subclass defines how a copy starts (`_start`), how all copies advance
-    (`_advance`), and what is observed (`_observe`).
+    (`_advance`), and what is observed if that is not the variables (`_observe`).
 
     Args:
         num_envs: E, the number of copies.
@@ -77,8 +77,6 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         ...         self._variables = np.clip(self._variables + 2 * action - 1, 0, 9)
         ...         terminated = self._variables == 9
         ...         return terminated.astype(np.float32), terminated
-        ...     def _observe(self):
-        ...         return self._variables.copy()
         >>> envs = Corridor(3)
         >>> obs, info = envs.reset(seed=[1, 2, 3])
         >>> obs, reward, terminated, truncated, info = envs.step(np.ones(3, int))
@@ -102,7 +100,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         self.max_episode_steps = max_episode_steps
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
-        self.single_observation_space = observation_space
+        self.single_observation_space, self._obs_dtype = observation_space, observation_space.dtype
         self.single_action_space = action_space
         self.observation_space = batch_space(observation_space, num_envs)
         self.action_space = batch_space(action_space, num_envs)
@@ -122,8 +120,8 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         """Advance all copies by one step, in place; return rewards float32 (E,) and terminated bool (E,)."""
 
     def _observe(self) -> Any:
-        """Return the observations of all copies as new arrays."""
-        raise NotImplementedError
+        """Return the observations of all copies as new arrays; here the variables, (E,) or (E, n), in their dtype."""
+        return self._variables.T.astype(self._obs_dtype, order="C")
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
