@@ -94,6 +94,7 @@ class EpsilonGreedyAgents(ABC):
     Attributes:
         epsilon: Chance of a random action now, a number or float (R,).
         first_action: The number of the first of the A actions.
+        updates: Number of calls of `update`.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class EpsilonGreedyAgents(ABC):
         self.epsilon: float | npt.NDArray[np.floating[Any]] = self._schedule(0.0)
         self.first_action, self._dtype = int(actions.start), actions.dtype
         self._explore = EpsilonGreedy(seeds, envs)
+        self.updates = 0
 
     @abstractmethod
     def q_values(self, obs: Obs) -> npt.NDArray[np.floating[Any]]:

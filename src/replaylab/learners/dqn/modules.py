@@ -72,7 +72,6 @@ class ModuleAgents(EpsilonGreedyAgents):
         self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
         self.learners = [ModuleLearner(learner, make(seed).to(self.device), seed) for seed in seeds]
         self._learning_rate = as_schedule(learner.learning_rate)
-        self.updates = 0
 
     def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
         """Set ε and the learning rates."""

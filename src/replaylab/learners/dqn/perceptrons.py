@@ -57,7 +57,6 @@ class PerceptronAgents(EpsilonGreedyAgents):
         self._inputs: Callable[[Obs], npt.NDArray[Any]] = pixels_in_rows if pixels else inputs
         self._gamma, self.loss = learner.gamma, learner.loss
         super().__init__(learner.epsilon, actions, seeds)
-        self.updates = 0
         settings: dict[str, Any] = {
             "shape": (inputs.size, 1, 1) if layers is None else space.shape,
             "convolutions": () if layers is None else layers.convolutions,

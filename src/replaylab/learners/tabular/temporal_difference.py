@@ -146,7 +146,6 @@ class TabularAgents(EpsilonGreedyAgents):
         if learner.initial_std > 0.0:
             noise = [generator(seed, Stream.INITIAL_WEIGHTS).standard_normal(shape) for seed in seeds]
             self.q += learner.initial_std * np.stack(noise)
-        self.updates = 0
         self.first_state = int(observation_space.start)
         self._replicas = np.arange(len(seeds))[:, None]
         streams = [sequence(seed, Stream.NEXT_ACTION).generate_state(4, np.uint64) for seed in seeds]
