@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import NonFiniteError
-from replaylab.learners import DQN, QLearning
+from replaylab.learners import DQN, EnvStep, QLearning
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.replay import Prioritized, Uniform
 from tests.learners.calls import train
@@ -70,4 +70,5 @@ def test_nested_observations_are_named():
         check_obs(obs, "E", [7, 8], "its reset")
     last = np.array([None, {"goal": np.zeros(3), "seen": {"speed": [np.nan]}}], object)
     with pytest.raises(NonFiniteError, match=r"`final_obs\.seen\.speed` of E must be finite, but seed 8 got nan in"):
-        check_step(np.zeros(2), {}, last, np.array([False, True]), "E", [7, 8], 3)
+        ended = np.array([False, True])
+        check_step(EnvStep({}, ended, np.zeros(2), {}, ended, ~ended, last, ended), "E", [7, 8], 3)

@@ -12,7 +12,7 @@ from replaylab.distributed.replay import RemoteWriter
 from replaylab.envs.vector.batched import autoreset_of
 from replaylab.learners.api.answers import actions_of, q_values_of
 from replaylab.learners.api.exploration import EpsilonGreedy
-from replaylab.learners.api.finite import check_obs, check_step
+from replaylab.learners.api.finite import check_obs, finite_step
 from replaylab.learners.api.hooks import EnvStep
 from replaylab.learners.api.protocols import Learner, PublishedAgents, State, ValueAgents
 from replaylab.learners.api.random_streams import Stream, numbers
@@ -132,16 +132,15 @@ class Actor:
     def _step(self, ends: list[tuple[float, float]]) -> tuple[EnvStep, Bools]:
         """Take one time step, and return it with where it is one, bool (E,), and no environment resetting itself."""
         action = self._act(self._obs)
-        next_obs, reward, terminated, truncated, infos = self._env.step(action)
-        ended, final_obs, where = terminated | truncated, infos.get("final_obs"), ~self._resets
-        check_step(reward, next_obs, final_obs, ended, self._env_id, self._seeds, int(self._lengths.max()))
-        step = EnvStep(self._obs, action, reward, next_obs, terminated, truncated, final_obs, ended)
+        number = int(self._lengths.max())
+        step = finite_step(self._env, self._obs, action, self._env_id, self._seeds, number)
+        ended, where = step.ended, ~self._resets
         self._resets = ended if self._mode is AutoresetMode.NEXT_STEP else np.zeros_like(ended)
-        self._obs = next_obs
+        self._obs = step.next_obs
         if self._mode is AutoresetMode.DISABLED and ended.any():
             self._obs, _ = self._env.reset(options={"reset_mask": ended})
             check_obs(self._obs, self._env_id, self._seeds, "an actor's reset")
-        self._returns += where * reward
+        self._returns += where * step.reward
         self._lengths += where
         ends += zip(self._returns[ended].tolist(), self._lengths[ended].tolist(), strict=True)
         self._returns[ended] = self._lengths[ended] = 0.0

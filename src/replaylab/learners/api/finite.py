@@ -1,12 +1,14 @@
-"""Check that an environment's numbers are finite, once, before anything is stored."""
+"""Check that an environment's numbers are finite, once, as they come and before anything is stored."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import VectorEnv
 
 from replaylab.errors import NonFiniteError
+from replaylab.learners.api.hooks import EnvStep
 from replaylab.learners.api.protocols import Obs
 from replaylab.trees import flatten, map_leaves
 
@@ -22,40 +24,40 @@ def check_obs(obs: Obs, env_id: str, seeds: Sequence[int], when: str, name: str 
             _refuse(part, env_id, seeds, when, path)
 
 
-def check_step(
-    reward: npt.NDArray[Any],
-    next_obs: Obs,
-    final_obs: Any,
-    ended: npt.NDArray[np.bool_],
-    env_id: str,
-    seeds: Sequence[int],
-    step: int,
-) -> None:
-    """Raise an error that names the seed if a reward or observation of R environments is NaN or infinite.
+def check_step(step: EnvStep, env_id: str, seeds: Sequence[int], number: int) -> None:
+    """Raise an error that names the seed if a reward or observation of a step is NaN or infinite.
 
     Args:
-        reward: (R,).
-        next_obs: (R, ...).
-        final_obs: What an environment that starts a new episode in the same step ended the last one with, for each
-            row that ended; or None.
-        ended: bool (R,).
+        step: Of R environments.
         env_id: Environment id for the message.
         seeds: Seeds of the rows.
-        step: Step number for the message.
+        number: Step number for the message.
 
     Raises:
         NonFiniteError: One is.
     """
-    if not _finite(reward):
-        _refuse(reward, env_id, seeds, f"step {step:,}", "reward")
-    if not isinstance(next_obs, np.ndarray) or not _finite(next_obs):
-        check_obs(next_obs, env_id, seeds, f"step {step:,}")
-    if final_obs is not None:
-        for row in ended.nonzero()[0].tolist():
-            last = final_obs[row]
+    when = f"step {number:,}"
+    if not _finite(step.reward):
+        _refuse(step.reward, env_id, seeds, when, "reward")
+    if not isinstance(step.next_obs, np.ndarray) or not _finite(step.next_obs):
+        check_obs(step.next_obs, env_id, seeds, when)
+    if step.final_obs is not None:
+        for row in step.ended.nonzero()[0].tolist():
+            last = step.final_obs[row]
             if not isinstance(last, np.ndarray) or not _finite(last):
                 alone = map_leaves(lambda part: np.asarray(part)[None], last)
-                check_obs(alone, env_id, [seeds[row]], f"step {step:,}", "final_obs")
+                check_obs(alone, env_id, [seeds[row]], when, "final_obs")
+
+
+def finite_step(
+    env: VectorEnv[Any, Any, Any], obs: Obs, action: npt.NDArray[Any], env_id: str, seeds: Sequence[int], number: int
+) -> EnvStep:
+    """Take an action in every environment, (R, ...), and return the step, checked by `check_step`."""
+    next_obs, reward, terminated, truncated, infos = env.step(action)
+    ended = terminated | truncated
+    step = EnvStep(obs, action, reward, next_obs, terminated, truncated, infos.get("final_obs"), ended)
+    check_step(step, env_id, seeds, number)
+    return step
 
 
 def _finite(values: npt.NDArray[Any]) -> bool:

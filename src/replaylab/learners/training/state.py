@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab.envs.vector import env_state
 from replaylab.envs.vector.batched import autoreset_of
-from replaylab.learners.api.finite import check_obs, check_step
+from replaylab.learners.api.finite import check_obs, finite_step
 from replaylab.learners.api.hooks import EnvStep, Feedback
 from replaylab.learners.api.protocols import Agents, Step, pick
 from replaylab.learners.api.random_streams import Stream, numbers
@@ -85,10 +85,7 @@ class Run(HookedRun):
         Raises:
             NonFiniteError: A reward or an observation is NaN or infinite.
         """
-        next_obs, reward, terminated, truncated, infos = self.env.step(action)
-        ended, final_obs = terminated | truncated, infos.get("final_obs")
-        check_step(reward, next_obs, final_obs, ended, self.env_id, self.seeds, self.clock.steps)
-        return EnvStep(self.obs, action, reward, next_obs, terminated, truncated, final_obs, ended)
+        return finite_step(self.env, self.obs, action, self.env_id, self.seeds, self.clock.steps)
 
     def go_on(self, step: EnvStep) -> None:
         """Set the current observations to a step's results; after an episode's end to the next first observation."""

@@ -61,8 +61,9 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
         if counts:
             ends = np.array([terminated], np.bool_), np.array([truncated], np.bool_)
             rewards, next_obs, ended = np.array([reward], np.float64), _rows(obs), ends[0] | ends[1]
-            check_step(rewards, next_obs, None, ended, self._env_id, self._seeds, self._clock.steps + 1)
-            self._stepped(EnvStep(_rows(before), np.asarray(action)[None], rewards, next_obs, *ends, None, ended))
+            step = EnvStep(_rows(before), np.asarray(action)[None], rewards, next_obs, *ends, None, ended)
+            check_step(step, self._env_id, self._seeds, self._clock.steps + 1)
+            self._stepped(step)
         return obs, reward, terminated, truncated, info
 
 

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from replaylab.envs.vector import env_state
 from replaylab.envs.vector.batched import autoreset_of
 from replaylab.errors import ConfigError
-from replaylab.learners.api.finite import check_obs, check_step
+from replaylab.learners.api.finite import check_obs, finite_step
 from replaylab.learners.api.hooks import EnvStep
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training.configuration import TrainingConfig
@@ -72,15 +72,13 @@ class EnvSteps:
         Raises:
             NonFiniteError: A reward or an observation is NaN or infinite.
         """
-        next_obs, reward, terminated, truncated, infos = self.env.step(action)
-        ended, final_obs = terminated | truncated, infos.get("final_obs")
-        check_step(reward, next_obs, final_obs, ended, self._env_id, self._seeds, number)
-        step = EnvStep(self.obs, action, reward, next_obs, terminated, truncated, final_obs, ended)
-        self.returns += reward
+        step = finite_step(self.env, self.obs, action, self._env_id, self._seeds, number)
+        ended = step.ended
+        self.returns += step.reward
         self.lengths += 1
         returns, lengths = self.returns[ended], self.lengths[ended]
         self.returns[ended] = self.lengths[ended] = 0.0
-        self.obs = next_obs
+        self.obs = step.next_obs
         if self._disabled and ended.any():
             self.obs, _ = self.env.reset(options={"reset_mask": ended})
             self.check(f"the reset after step {number:,}")
