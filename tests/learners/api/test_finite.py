@@ -69,6 +69,6 @@ def test_nested_observations_are_named():
     with pytest.raises(NonFiniteError, match=r"`obs\.seen\.speed` of E must be finite, but seed 8 got inf in its"):
         check_obs(obs, "E", [7, 8], "its reset")
     last = np.array([None, {"goal": np.zeros(3), "seen": {"speed": [np.nan]}}], object)
+    ended = np.array([False, True])
     with pytest.raises(NonFiniteError, match=r"`final_obs\.seen\.speed` of E must be finite, but seed 8 got nan in"):
-        ended = np.array([False, True])
         check_step(EnvStep({}, ended, np.zeros(2), {}, ended, ~ended, last, ended), "E", [7, 8], 3)
