@@ -13,8 +13,7 @@ from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay.data.arrays import ids_array, values_array
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.seeding import Seed
-from replaylab.replay.samplers.custom.records import RECORD_NBYTES, Record
-from replaylab.replay.samplers.custom.view import Floats, Ids, View
+from replaylab.replay.samplers.custom.view import RECORD_NBYTES, Floats, Ids, Record, View
 from replaylab.replay.samplers.engine import DrawEngine, EpisodeFlags, Layout, PythonEngine
 from replaylab.replay.samplers.sampler import Sampler
 
