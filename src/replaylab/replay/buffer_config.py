@@ -25,7 +25,7 @@ from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.storage import Assigned, Fifo, Reservoir, Retention, Storage, checked_storage
 from replaylab.replay.transforms import Sequence, Transform
-from replaylab.replay.transforms.transform_config import check_ends, transform_config
+from replaylab.replay.transforms.transform import check_ends, transform_config
 
 CUSTOMIZABLE = ("sampler", "transforms", "storage")
 """Options that may be instances of custom classes; they are passed to `load` again."""

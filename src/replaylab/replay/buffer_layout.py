@@ -12,8 +12,8 @@ from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.schedules import Schedules
 from replaylab.replay.transforms import FrameStack, Hindsight, NStep, Sequence
+from replaylab.replay.transforms.frame_stack import check_first_stacks
 from replaylab.replay.transforms.hindsight import of_outcome
-from replaylab.replay.transforms.stacked_input import check_first_stacks
 from replaylab.trees import flatten_as, unflatten
 
 

@@ -16,7 +16,7 @@ from replaylab.replay.data.arrays import as_array, fitted, steps_of, widened
 from replaylab.replay.data.fields import Field, Tree, field_at, names_error, next_paths
 from replaylab.replay.introspection import stored_ids
 from replaylab.replay.storage import Reservoir
-from replaylab.replay.transforms.stacked_input import check_first_stacks
+from replaylab.replay.transforms.frame_stack import check_first_stacks
 from replaylab.trees import flatten, flatten_as, map_leaves, same_rows, take, unflatten
 
 BLOCK = 1024
