@@ -1,8 +1,8 @@
-"""Statistics of a buffer: the ages of its steps, and how evenly they are and were drawn."""
+"""Statistics of a buffer: its sampling distribution, the ages of its steps, and how evenly they are and were drawn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from replaylab.measures.buffer_usage import gini
 from replaylab.replay.buffer_parts import BufferParts
 from replaylab.replay.data.arrays import checked_progress, positive
 from replaylab.replay.data.schedules import changes
-from replaylab.replay.introspection.distribution import probabilities
 
 Count = int | npt.NDArray[np.int64]
 Figure = float | npt.NDArray[np.float64]
@@ -87,6 +86,22 @@ class ReplayStats:
         return "\n".join([head, *(f"  {name:{width}}  {_text(value)}" for name, value in named)])
 
 
+class SamplingTotals(NamedTuple):
+    """Sums over the stored steps of the mass m that the sampling probability P(i) = m_i / Σ m is proportional to.
+
+    With replicas each is an array ``[R]``. Source of sharing by totals: Horgan et al. 2018.
+
+    Attributes:
+        total: Σ m, where m = 1 (`Uniform`) or p^α (`Prioritized`).
+        least: The smallest m > 0; with a `Sequence`, of the sum over its steps. Infinite if nothing can be drawn.
+        rows: N, the number of stored steps, or of sequences.
+    """
+
+    total: Any
+    least: Any
+    rows: Any
+
+
 def stats_of(parts: BufferParts, batch_size: int | None, progress: float | None) -> ReplayStats:
     """Return a buffer's figures; see `ReplayBuffer.stats`."""
     batch_size = None if batch_size is None else positive("batch_size", batch_size, most=LARGEST_AXIS)
@@ -110,6 +125,38 @@ def stats_of(parts: BufferParts, batch_size: int | None, progress: float | None)
     columns = {name: [replica_figures[name] for replica_figures in figures] for name in figures[0]}
     joined: dict[str, Any] = {name: None if column[0] is None else np.array(column) for name, column in columns.items()}
     return ReplayStats(capacity=parts.config.capacity, **joined)
+
+
+def probabilities(
+    parts: BufferParts, ids: npt.ArrayLike, batch_size: int | None, progress: float | None
+) -> npt.NDArray[np.float64]:
+    """Return the sampling probabilities of steps; see `ReplayBuffer.probabilities`."""
+    sampler = parts.config.sampler
+    if not sampler.has_closed_form:
+        raise ConfigError(
+            f"{type(sampler).__name__} has no closed form of its sampling probability: {sampler.no_closed_form}"
+        )
+    if batch_size is None:
+        if sampler.distribution_needs_batch_size:
+            raise ConfigError(
+                f"the sampling distribution of {type(sampler).__name__} depends on the batch size; pass batch_size=..."
+            )
+        batch_size = 1
+    batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
+    if progress is not None:
+        checked_progress(progress, parts.config.replicas)  # also where it decides nothing
+    scheduled = parts.layout.schedules.at(progress if sampler.distribution_needs_progress else 0.0)
+    return parts.engine.probabilities(ids, batch_size, scheduled)
+
+
+def sampling_totals(parts: BufferParts) -> SamplingTotals | None:
+    """Return what the sampling probabilities are proportional to; see `ReplayBuffer.sampling_totals`."""
+    totals = parts.engine.totals()
+    if not totals:
+        return None
+    if parts.config.replicas is None:
+        return SamplingTotals(*totals[0])
+    return SamplingTotals(*(np.array(column) for column in zip(*totals, strict=True)))
 
 
 def replay_counts(parts: BufferParts) -> list[npt.NDArray[np.int64]]:
