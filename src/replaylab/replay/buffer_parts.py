@@ -13,7 +13,6 @@ from replaylab import _core
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.buffer_memory import check_memory
-from replaylab.replay.data.arrays import feedback_of, values_array
 from replaylab.replay.data.memory import core_fields
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.data.undelivered import BatchQueue
@@ -59,12 +58,7 @@ class BufferParts:
     @property
     def size(self) -> Any:
         """Steps stored now: int, or int64 ``[R]``."""
-        return self._of_replicas(self.core.counts()[0])
-
-    @property
-    def next_id(self) -> Any:
-        """The id that the next step stored will get: int, or int64 ``[R]``."""
-        return self._of_replicas(self.core.counts()[1])
+        return self.of_replicas(self.core.counts()[0])
 
     @property
     def nbytes(self) -> int:
@@ -76,23 +70,8 @@ class BufferParts:
         """Whether `add` may pass its arguments directly to the core."""
         return self.layout.plain and type(self.engine).store is DrawEngine.store
 
-    def clear(self) -> None:
-        """Drop every step."""
-        self.saved.clear()  # ids do not show what changed: the next save writes all rows
-        self.engine.clear()
-        self.saved.clear()  # again, in case a save ran in between
-
-    def update(self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None, priority: npt.ArrayLike | None) -> int:
-        """Take feedback; see `ReplayBuffer.update_priorities`."""
-        sampler = self.config.sampler
-        name, values = feedback_of(ids, td_error, priority, sampler, sampler.takes_priorities)
-        try:
-            return self.engine.update(ids, values, td_error is not None)
-        except TypeError:
-            values_array(name, values)  # raises an error with a fix, e.g. for PyTorch's bfloat16
-            raise
-
-    def _of_replicas(self, counts: list[int]) -> Any:
+    def of_replicas(self, counts: list[int]) -> Any:
+        """Return a count of each replica as the public properties do: int, or int64 ``[R]``."""
         return counts[0] if self.config.replicas is None else np.array(counts, np.int64)
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from replaylab.replay import introspection, persistence
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_parts import BufferParts
+from replaylab.replay.data.arrays import feedback_of, values_array
 from replaylab.replay.data.seeding import Seed
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage import Retention
@@ -54,7 +55,8 @@ class CommonMembers:
     @property
     def next_id(self) -> Any:
         """The id that the next step stored will get: int, or int64 ``[R]``."""
-        return self._parts.next_id
+        parts = self._parts
+        return parts.of_replicas(parts.core.counts()[1])
 
     def __len__(self) -> int:
         """Return how many steps are stored now, in the replica that has fewest."""
@@ -152,7 +154,10 @@ class CommonMembers:
             >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0])
             (0, 10, 0)
         """
-        self._parts.clear()
+        parts = self._parts
+        parts.saved.clear()  # ids do not show what changed: the next save writes all rows
+        parts.engine.clear()
+        parts.saved.clear()  # again, in case a save ran in between
 
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
@@ -178,7 +183,14 @@ class CommonMembers:
             IdError: An id was never assigned.
             ShapeError, DtypeError: The arrays do not fit each other.
         """
-        return self._parts.update(ids, td_error, priority)
+        parts = self._parts
+        sampler = parts.config.sampler
+        name, values = feedback_of(ids, td_error, priority, sampler, sampler.takes_priorities)
+        try:
+            return parts.engine.update(ids, values, td_error is not None)
+        except TypeError:
+            values_array(name, values)  # raises an error with a fix, e.g. for PyTorch's bfloat16
+            raise
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> introspection.ReplayStats:
         """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
