@@ -9,24 +9,8 @@ from typing import Any, cast
 
 import numpy.typing as npt
 
-from replaylab.arguments import (
-    FINITE,
-    FRACTION,
-    LARGEST_AXIS,
-    InvalidArgument,
-    Rule,
-    check,
-    checked,
-    function,
-    number,
-    optional,
-    returned,
-    shown,
-    takes,
-    text,
-    tuple_of,
-    whole,
-)
+from replaylab import arguments
+from replaylab.arguments import FINITE, InvalidArgument, Rule, check, checked, number, optional, returned, takes, whole
 from replaylab.errors import ConfigError
 from replaylab.replay.data.arrays import checked_progress
 
@@ -158,7 +142,7 @@ class Exponential(_Ramp):
 _OURS = (Constant, Linear, Exponential)
 
 
-@takes(rule=function("a value"))
+@takes(rule=arguments.function("a value"))
 def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
     """Return the rule of an option that may change over a run: a number that keeps a rule, or a schedule that does.
 
@@ -213,6 +197,12 @@ class Schedules:
         [0.7]
     """
 
+    @takes(
+        sampler=arguments.text,
+        values=arguments.tuple_of(scheduled(FINITE), "numbers or schedules"),
+        remedy=arguments.text,
+        replicas=optional(whole(most=arguments.LARGEST_AXIS)),
+    )
     def __init__(
         self,
         sampler: str,
@@ -220,10 +210,8 @@ class Schedules:
         remedy: str = "pass progress=step / total_steps to each `sample`",
         replicas: int | None = None,
     ) -> None:
-        self._replicas = checked("replicas", replicas, optional(whole(most=LARGEST_AXIS)))
-        self._sampler, self._remedy = checked("sampler", sampler, text), checked("remedy", remedy, text)
-        rule = tuple_of(scheduled(FINITE), "numbers or schedules")
-        self._schedules = [as_schedule(value) for value in checked("values", values, rule)]
+        self._sampler, self._remedy, self._replicas = sampler, remedy, replicas
+        self._schedules = [as_schedule(value) for value in values]
         self._changing = next((schedule for schedule in self._schedules if changes(schedule)), None)
         self.constant = [schedule(0.0) for schedule in self._schedules] if self._changing is None else None
 
@@ -233,7 +221,7 @@ class Schedules:
         Raises:
             ConfigError: It is not in [0, 1].
         """
-        return checked("progress", progress, optional(FRACTION)) if progress is not None else self._start()
+        return checked("progress", progress, optional(arguments.FRACTION)) if progress is not None else self._start()
 
     def at(self, progress: npt.ArrayLike | None) -> list[float]:
         """Return all numbers at this progress, one number or one for each replica (R,): replica by replica.
@@ -255,9 +243,9 @@ class Schedules:
         if self._remedy:
             remedy, self._remedy = self._remedy, ""
             warnings.warn(
-                f"{self._sampler} follows the schedule {shown(self._changing)}, which stays at its start value "
-                f"{self._changing(0.0)} because `progress` was not passed; {remedy} (0: training begins, 1: it ends), "
-                "or use a constant number instead of the schedule",
+                f"{self._sampler} follows the schedule {arguments.shown(self._changing)}, which stays at its start "
+                f"value {self._changing(0.0)} because `progress` was not passed; {remedy} (0: training begins, 1: it "
+                "ends), or use a constant number instead of the schedule",
                 stacklevel=5,
             )
         return 0.0
