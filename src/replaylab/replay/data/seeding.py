@@ -42,7 +42,8 @@ def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
     Raises:
         ConfigError: A seed is negative or no whole number, or their count is not R.
     """
-    return [_words(_child(root, ReplayStreamKey.SAMPLING)) for root in _roots(seed, replicas)]
+    streams = (_child(root, ReplayStreamKey.SAMPLING) for root in _roots(seed, replicas))
+    return [stream.generate_state(4, np.uint64).tolist() for stream in streams]
 
 
 def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
@@ -71,7 +72,3 @@ def _root(seed: int | None) -> np.random.SeedSequence:
 def _child(root: np.random.SeedSequence, key: int) -> np.random.SeedSequence:
     """Return the key-th child without counting it as spawned, so that the caller's object is unchanged."""
     return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, key), pool_size=root.pool_size)
-
-
-def _words(stream: np.random.SeedSequence) -> list[int]:
-    return [int(word) for word in stream.generate_state(4, np.uint64)]

@@ -134,13 +134,8 @@ class TapeWriter:
         """
         if self._shape is None:
             raise ConfigError("a tape must hold at least one draw, but none was taken note of; append one first")
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for k, (newest, behind) in enumerate(self._pieces()):
-            arrays |= {f"newest.{k}": newest, f"behind.{k}": behind}
         replicas, rows = self._shape
-        if self._ends is not None:
-            arrays["ends"] = _padded(self._ends)
-        return SCHEMA.file(arrays, draws=len(self), replicas=replicas, rows=rows, piece=PIECE)
+        return SCHEMA.file(self._arrays("."), draws=len(self), replicas=replicas, rows=rows, piece=PIECE)
 
     @takes(path=place("a tape"))
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -154,10 +149,7 @@ class TapeWriter:
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything, as arrays (R, ...) by name."""
-        pieces = self._pieces()
-        newest = {f"newest{k}": steps for k, (steps, _) in enumerate(pieces)}
-        ends = {} if self._ends is None else {"ends": _padded(self._ends)}
-        return newest | {f"behind{k}": offsets for k, (_, offsets) in enumerate(pieces)} | ends
+        return self._arrays()
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from what `state` returned."""
@@ -179,8 +171,13 @@ class TapeWriter:
             return behind.shape[0], behind.shape[2]
         return None
 
-    def _pieces(self) -> list[tuple[Ids, npt.NDArray[Any]]]:
-        return [*self._packed, *([_packed(self._open)] if self._open else [])]
+    def _arrays(self, separator: str = "") -> dict[str, npt.NDArray[Any]]:
+        """Return the pieces by name and number, and the ends of episodes if they were recorded."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        pieces = [*self._packed, *([_packed(self._open)] if self._open else [])]
+        for k, (newest, behind) in enumerate(pieces):
+            arrays |= {f"newest{separator}{k}": newest, f"behind{separator}{k}": behind}
+        return arrays if self._ends is None else arrays | {"ends": _padded(self._ends)}
 
 
 class TapeReader:
