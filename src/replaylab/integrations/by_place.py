@@ -6,8 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import checked, flag, whole
-from replaylab.replay import ReplayBuffer
+from replaylab.replay import Field, ReplayBuffer
 from replaylab.trees import map_leaves
+
+
+def transition_fields(obs: Any, action: Field) -> dict[str, Any]:
+    """Return the fields of a transition, from those of an observation, which may be nested, and of an action."""
+    end = Field((), np.bool_)
+    return {"obs": obs, "action": action, "reward": Field(), "next_obs": obs, "terminated": end, "truncated": end}
 
 
 class ByPlace:

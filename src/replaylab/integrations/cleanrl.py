@@ -11,7 +11,7 @@ from replaylab.arguments import checked, one_of, optional
 from replaylab.episode_ends import terminated_and_truncated, truncated_by_time_limit
 from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
 from replaylab.extras import needs
-from replaylab.integrations.by_place import ByPlace
+from replaylab.integrations.by_place import ByPlace, transition_fields
 from replaylab.replay import Field, FrameStack, NStep, Sampler, Seed, Storage, Transform, Uniform
 from replaylab.replay import ReplayBuffer as Replay
 
@@ -270,15 +270,7 @@ class ReplayBuffer(ByPlace):
                 shape = shape[1:]
         obs, dtype = Field(shape, np.dtype(self.observation_space.dtype)), np.dtype(self.action_space.dtype)
         action = Field((self.action_dim,), np.float32 if dtype == np.float64 else dtype)
-        ends = Field((), np.bool_)
-        return {
-            "obs": obs,
-            "action": action,
-            "reward": Field(),
-            "next_obs": obs,
-            "terminated": ends,
-            "truncated": ends,
-        }
+        return transition_fields(obs, action)
 
     def _actions(self, action: Any) -> npt.NDArray[Any]:
         actions = _shaped("action", action, (self.n_envs, self.action_dim))

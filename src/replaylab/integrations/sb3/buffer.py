@@ -317,10 +317,9 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
 
     def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
         """Return a batch as the library's named tuple."""
-        rewards = batch.reward if self.n_steps == 1 else self._returns(batch, env)
+        rewards = self._normalize_reward(batch.reward, env) if self.n_steps == 1 else self._returns(batch, env)
         column = (-1, 1)
-        normalized = rewards if self.n_steps > 1 else self._normalize_reward(rewards, env)
-        reward_tensor = self.to_torch(normalized.reshape(column), copy=False)
+        reward_tensor = self.to_torch(rewards.reshape(column), copy=False)
         obs, next_obs = (self._observations(values, env) for values in (batch.obs, batch.next_obs))
         kind = DictReplayBufferSamples if isinstance(obs, dict) else ReplayBufferSamples
         return kind(

@@ -11,6 +11,7 @@ from stable_baselines3.common.preprocessing import get_action_dim, get_obs_shape
 
 from replaylab.arguments import FRACTION, checked, flag, one_of, optional, whole
 from replaylab.errors import ConfigError, FieldError
+from replaylab.integrations.by_place import transition_fields
 from replaylab.replay import Field, FrameStack
 
 Obs = Any
@@ -59,10 +60,8 @@ class Layout:
             obs = {key: field(self.obs_shape[key], child.dtype) for key, child in observation_space.spaces.items()}
         else:
             obs = field(self._stored_shape[0 if self.stack is None else 1 :], observation_space.dtype)
-        fields: dict[str, Any] = {"obs": obs}
-        fields["action"] = Field((self.action_dim,), np.dtype(LibraryBuffer._maybe_cast_dtype(action_space.dtype)))
-        fields |= {"reward": Field(), "next_obs": fields["obs"]}
-        self.fields = fields | {"terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
+        action = Field((self.action_dim,), np.dtype(LibraryBuffer._maybe_cast_dtype(action_space.dtype)))
+        self.fields = transition_fields(obs, action)
 
     def stored(self, obs: Obs, leading: tuple[int, ...]) -> Obs:
         """Return observations in the form that is stored, (*leading, ...)."""
