@@ -6,25 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.errors import ConfigError
-from replaylab.replay import (
-    CustomSampler,
-    Dispersed,
-    Field,
-    MemoryMap,
-    NStep,
-    Priorities,
-    Prioritized,
-    ReplayBuffer,
-    Reservoir,
-)
 
 FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}
 FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), **FLAGS}
 BOTH = "continue_episodes=True .* continue_episodes=False"
 
 
-class Lengths(CustomSampler):
+class Lengths(replay.CustomSampler):
     """Uniform, and remembers each step's place in its episode."""
 
     def distribution(self, view, batch_size):
@@ -35,7 +25,7 @@ class Lengths(CustomSampler):
 seen: list = []
 
 
-N_STEP = (NStep(3, 1.0),)
+N_STEP = (replay.NStep(3, 1.0),)
 
 
 def make(transforms=N_STEP, capacity=50, **options):
@@ -111,7 +101,7 @@ def test_it_asks_nothing_where_no_episode_is_open(end, tmp_path):
 
 
 def test_it_asks_nothing_where_there_are_no_episodes(tmp_path):
-    for number, options in enumerate(({"fields": {"obs": Field()}}, {"retention": Reservoir()})):
+    for number, options in enumerate(({"fields": {"obs": Field()}}, {"retention": replay.Reservoir()})):
         saved(tmp_path / str(number), transforms=(), **options)
         add(ReplayBuffer.load(tmp_path / str(number)), 1)
 
@@ -127,7 +117,7 @@ def test_without_transforms_the_last_step_is_truncated_too(tmp_path):
 
 
 def test_of_each_environment_its_own_last_step(tmp_path):
-    for number, transforms in enumerate(((), (NStep(2),))):
+    for number, transforms in enumerate(((), (replay.NStep(2),))):
         buffer = make(transforms, num_envs=3)
         add(buffer, 1, 2)
         add(buffer, 1, 1, where=[True, False, False], terminated=True)
@@ -198,14 +188,14 @@ def test_samplers_in_python_see_the_end_too(tmp_path):
 
 
 def test_samplers_by_episodes_without_rows(tmp_path):
-    for number, sampler in enumerate((Dispersed(), Prioritized(beta=0.4))):
-        priorities = Priorities(20, sampler=sampler, seed=0)
+    for number, sampler in enumerate((replay.Dispersed(), replay.Prioritized(beta=0.4))):
+        priorities = replay.Priorities(20, sampler=sampler, seed=0)
         priorities.extend(3)
         priorities.save(tmp_path / str(number))
     with pytest.raises(ConfigError, match=BOTH):
-        Priorities.load(tmp_path / "0").add()
-    assert Priorities.load(tmp_path / "0", continue_episodes=False).add() == 3
-    assert Priorities.load(tmp_path / "1").add() == 3
+        replay.Priorities.load(tmp_path / "0").add()
+    assert replay.Priorities.load(tmp_path / "0", continue_episodes=False).add() == 3
+    assert replay.Priorities.load(tmp_path / "1").add() == 3
 
 
 def test_restoring_in_place(tmp_path):
@@ -244,7 +234,7 @@ def test_parts_continue(tmp_path):
 
 def test_rows_in_a_storage_stay_as_they_are(tmp_path):
     """Steps of a process that opens them begin an episode there in any case."""
-    buffer = make(storage=MemoryMap(tmp_path / "rows"))
+    buffer = make(storage=replay.MemoryMap(tmp_path / "rows"))
     add(buffer, 1)
     buffer.save(tmp_path / "saved")
     buffer.close()

@@ -5,25 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.arguments import shown
 from replaylab.errors import ConfigError
-from replaylab.replay import (
-    CustomSampler,
-    LaBER,
-    NStep,
-    Prioritized,
-    RankBased,
-    ShuffledEpochs,
-    Uniform,
-)
 from tests.replay.buffers import transition
 
 FIELDS = transition(Field((2,)))
 
 
 @dataclass(frozen=True)
-class Fresh(CustomSampler):
+class Fresh(replay.CustomSampler):
     """A sampler of the user's, with random streams and a record in Python."""
 
     def distribution(self, view, batch_size):
@@ -49,12 +40,12 @@ def add(buffer, steps, rows):
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
-        ({"sampler": Uniform()}, [2]),
-        ({"sampler": Prioritized(beta=0.5)}, [True, False, True, True]),
-        ({"sampler": RankBased(beta=0.5), "transforms": [NStep(3)]}, [3, 0]),
-        ({"sampler": ShuffledEpochs()}, [0, 1, 3]),
+        ({"sampler": replay.Uniform()}, [2]),
+        ({"sampler": replay.Prioritized(beta=0.5)}, [True, False, True, True]),
+        ({"sampler": replay.RankBased(beta=0.5), "transforms": [replay.NStep(3)]}, [3, 0]),
+        ({"sampler": replay.ShuffledEpochs()}, [0, 1, 3]),
         ({"sampler": Fresh()}, [1, 2]),
-        ({"sampler": LaBER(lambda batch: abs(batch.reward))}, [1, 2]),
+        ({"sampler": replay.LaBER(lambda batch: abs(batch.reward))}, [1, 2]),
     ],
 )
 def test_some_replicas_go_on_as_in_the_whole(options, rows):

@@ -13,22 +13,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.replay import (
-    CustomSampler,
-    Field,
-    Hindsight,
-    Linear,
-    NStep,
-    Prioritized,
-    ReplayBuffer,
-    ShuffledEpochs,
-    Uniform,
-    prefetch,
-)
 
 FIELDS = {"x": Field((), np.int64), "y": Field((2,))}
-SAMPLERS = [Uniform(), Prioritized(beta=0.4), ShuffledEpochs()]
+SAMPLERS = [replay.Uniform(), replay.Prioritized(beta=0.4), replay.ShuffledEpochs()]
 
 
 class SlowBuffer(ReplayBuffer):
@@ -42,7 +31,7 @@ class SlowBuffer(ReplayBuffer):
 
 
 def make(sampler=None, kind=ReplayBuffer, steps=30, **options):
-    buffer = kind(20, FIELDS, sampler=Prioritized(beta=0.4) if sampler is None else sampler, seed=3, **options)
+    buffer = kind(20, FIELDS, sampler=replay.Prioritized(beta=0.4) if sampler is None else sampler, seed=3, **options)
     if steps:
         buffer.extend(x=np.arange(steps), y=np.ones((steps, 2)))
     return buffer
@@ -103,13 +92,13 @@ class TestReproducible:
 
 def test_without_the_gate_it_would_not_be(monkeypatch):
     """The comparison above can fail."""
-    drawer = prefetch.Drawer.__init__
+    drawer = replay.prefetch.Drawer.__init__
 
     def untold(self, buffer):
         drawer(self, buffer)
         self._core = Mock(wraps=buffer._parts.core, **{"ask.return_value": Mock()})
 
-    monkeypatch.setattr(prefetch.Drawer, "__init__", untold)
+    monkeypatch.setattr(replay.prefetch.Drawer, "__init__", untold)
     expected, buffer = make(), make(kind=SlowBuffer)
     with pytest.raises(AssertionError):
         assert_same(learn(buffer, buffer.batches(8, prefetch=2)), learn(expected, plainly(expected, 8, 2)))
@@ -144,7 +133,7 @@ class HeldBack(ReplayBuffer):
 def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken):
     """As an attribute taken before `batches()`, too, such as ``add = buffer.add``; the core itself sees to it."""
     replicas = 1 if name == "part" else None
-    buffer = HeldBack(20, FIELDS, sampler=Prioritized(beta=0.4), seed=3, replicas=replicas)
+    buffer = HeldBack(20, FIELDS, sampler=replay.Prioritized(beta=0.4), seed=3, replicas=replicas)
     buffer.let_go = threading.Event()
     FOLDER[0] = tmp_path
     call, lead = GATED[name], () if replicas is None else (1,)
@@ -200,12 +189,17 @@ def test_with_transforms_and_episodes_ended_by_hand():
     goal = {"achieved_goal": Field(), "desired_goal": Field()}
     fields = {"obs": goal, "next_obs": goal, "reward": Field()}
     fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
-    goals = Hindsight(lambda got, wanted, info: -np.abs(got - wanted), lambda got, wanted, info: got == wanted)
+    goals = replay.Hindsight(lambda got, wanted, info: -np.abs(got - wanted), lambda got, wanted, info: got == wanted)
     step = {"reward": -1.0, "terminated": False, "truncated": False}
 
     def run(kind, iterate):
         buffer = kind(
-            30, fields, next_obs="derived", transforms=[NStep(3), goals], sampler=Prioritized(beta=0.4), seed=2
+            30,
+            fields,
+            next_obs="derived",
+            transforms=[replay.NStep(3), goals],
+            sampler=replay.Prioritized(beta=0.4),
+            seed=2,
         )
         seen = []
 
@@ -238,7 +232,7 @@ def test_total_draws_no_batch_too_many():
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_trap_14_an_update_under_prefetch_reaches_the_steps_it_was_made_for(ahead):
     """ "Update applies to the last sample" would feed batch k's errors to batch k + prefetch."""
-    buffer = ReplayBuffer(50, FIELDS, sampler=Prioritized(alpha=1.0, beta=1.0), seed=1)
+    buffer = ReplayBuffer(50, FIELDS, sampler=replay.Prioritized(alpha=1.0, beta=1.0), seed=1)
     buffer.extend(x=np.arange(50), y=np.ones((50, 2)))
     priority = np.ones(50)
     for turn, batch in enumerate(buffer.batches(8, prefetch=ahead, total=40)):
@@ -249,7 +243,7 @@ def test_trap_14_an_update_under_prefetch_reaches_the_steps_it_was_made_for(ahea
 
 
 def test_trap_14_a_step_overwritten_since_its_draw_changes_nothing():
-    buffer = ReplayBuffer(10, FIELDS, sampler=Prioritized(alpha=1.0, beta=1.0), seed=1)
+    buffer = ReplayBuffer(10, FIELDS, sampler=replay.Prioritized(alpha=1.0, beta=1.0), seed=1)
     buffer.extend(x=np.arange(10), y=np.ones((10, 2)))
     batches = buffer.batches(8, prefetch=2)
     next(batches)
@@ -264,7 +258,7 @@ def test_trap_14_a_step_overwritten_since_its_draw_changes_nothing():
 
 class TestProgress:
     def test_a_function_of_the_batch_s_number(self):
-        sampler = Prioritized(beta=Linear(0.2, 1.0))
+        sampler = replay.Prioritized(beta=replay.Linear(0.2, 1.0))
         plain, buffer = make(sampler), make(sampler)
         expected = [batch.weight for batch in plainly(plain, 8, 2, 10, lambda k: k / 10)]
         got = [batch.weight for batch in buffer.batches(8, prefetch=2, total=10, progress=lambda k: k / 10)]
@@ -282,15 +276,17 @@ class TestProgress:
 
     def test_past_the_end_it_fails_only_where_the_batch_is_taken(self):
         """So progress=lambda k: k / (turns − 1) needs no total."""
-        batches = make(Prioritized(beta=Linear(0.2, 1.0))).batches(8, prefetch=2, progress=lambda k: k / 4)
+        batches = make(replay.Prioritized(beta=replay.Linear(0.2, 1.0))).batches(
+            8, prefetch=2, progress=lambda k: k / 4
+        )
         for _ in range(5):
             next(batches)
         with pytest.raises(ConfigError, match="progress"):
             next(batches)
 
     def test_a_number(self):
-        batch = next(make(Prioritized(beta=Linear(0.2, 1.0))).batches(8, prefetch=1, progress=0.5))
-        np.testing.assert_array_equal(batch.weight, make(Prioritized(beta=0.6)).sample(8).weight)
+        batch = next(make(replay.Prioritized(beta=replay.Linear(0.2, 1.0))).batches(8, prefetch=1, progress=0.5))
+        np.testing.assert_array_equal(batch.weight, make(replay.Prioritized(beta=0.6)).sample(8).weight)
 
 
 class TestEnding:
@@ -350,7 +346,7 @@ class TestEnding:
 
     def test_an_error_of_the_users_sampler_too(self):
         @dataclass(frozen=True)
-        class Failing(CustomSampler):
+        class Failing(replay.CustomSampler):
             def distribution(self, view, batch_size):
                 if view.replay_counts.sum() >= 12:
                     raise OverflowError("enough")
@@ -368,7 +364,7 @@ class TestEnding:
         holder = []
 
         @dataclass(frozen=True)
-        class Asking(CustomSampler):
+        class Asking(replay.CustomSampler):
             def distribution(self, view, batch_size):
                 holder[0].get(view.ids)
                 holder[0].stats()

@@ -6,30 +6,16 @@ import pickle
 import numpy as np
 import pytest
 
-from replaylab import _core
+from replaylab import _core, replay
 from replaylab.errors import ConfigError, EmptyBufferError, IdError, ShapeError, SnapshotError
-from replaylab.replay import (
-    Assigned,
-    Dispersed,
-    Field,
-    LaBER,
-    Linear,
-    Oracle,
-    Priorities,
-    Prioritized,
-    RankBased,
-    ReplayBuffer,
-    Reservoir,
-    Sticky,
-    Uniform,
-)
+from replaylab.replay import Assigned, Field, Priorities, ReplayBuffer
 from tests.replay.buffers import FLAGS
 from tests.replay.guarantees.chi2 import assert_distribution
 from tests.replay.guarantees.test_conformance import EVERY, kind_of
 
 IN_CORE = [sampler for sampler in EVERY if sampler.in_core]
 ORDERLESS = [sampler for sampler in IN_CORE if not sampler.needs_order]
-CONSTANT = [sampler for sampler in ORDERLESS if sampler.has_closed_form and not isinstance(sampler, Sticky)]
+CONSTANT = [sampler for sampler in ORDERLESS if sampler.has_closed_form and not isinstance(sampler, replay.Sticky)]
 """Those whose sampling distribution is the same for every batch."""
 C, E = 37, 3
 
@@ -78,12 +64,12 @@ class TestLikeABuffer:
         rows = 10_000
         assert Priorities(rows).nbytes == 0
         one = {"x": Field((), np.uint8)}
-        for sampler in (Prioritized(), RankBased()):
+        for sampler in (replay.Prioritized(), replay.RankBased()):
             there = ReplayBuffer(rows, one, sampler=sampler).nbytes
             assert there - Priorities(rows, sampler=sampler).nbytes == rows + 1
 
     def test_where_and_ends_are_reported_of_some(self):
-        priorities = Priorities(C, num_envs=E, sampler=Dispersed(beta=0.4), seed=0)
+        priorities = Priorities(C, num_envs=E, sampler=replay.Dispersed(beta=0.4), seed=0)
         assert priorities.add(where=[True, False, True]).tolist() == [0, -1, 1]
         assert priorities.add(terminated=[True, False, False]).tolist() == [2, 3, 4]
         priorities.end_episode([False, False, True])
@@ -99,7 +85,7 @@ class TestLikeABuffer:
         assert priorities.sample(3).slot.tolist() == [0, 0, 0]
 
     def test_a_schedule(self):
-        priorities = Priorities(C, sampler=Prioritized(beta=Linear(0.0, 1.0)), seed=0)
+        priorities = Priorities(C, sampler=replay.Prioritized(beta=replay.Linear(0.0, 1.0)), seed=0)
         priorities.update_priorities(priorities.extend(C), np.arange(1.0, C + 1))
         with pytest.warns(UserWarning, match=r"start value 0\.0 because `progress` was not passed"):
             assert (priorities.sample(4).weight == 1.0).all()
@@ -141,13 +127,13 @@ class TestAssigned:
         assert not priorities.probabilities(gone, batch_size=8, progress=0.5).any()
 
     def test_weights_are_those_of_the_distribution(self):
-        priorities, _ = self.filled(Prioritized(beta=0.4, normalize="none"))
+        priorities, _ = self.filled(replay.Prioritized(beta=0.4, normalize="none"))
         batch = priorities.sample(16)
         np.testing.assert_array_equal(batch.probability, priorities.probabilities(batch.id))
         np.testing.assert_allclose(batch.weight, (len(priorities) * batch.probability) ** -0.4, rtol=1e-5)
 
     def test_stale_feedback_changes_nothing(self):
-        priorities = Priorities(4, sampler=Prioritized(beta=0.4), retention=Assigned(), seed=0)
+        priorities = Priorities(4, sampler=replay.Prioritized(beta=0.4), retention=Assigned(), seed=0)
         old = priorities.assign([3, 1])
         new = priorities.assign([3])
         before = priorities.probabilities(new)
@@ -156,13 +142,13 @@ class TestAssigned:
         assert priorities.stats().stale_updates == 1
 
     def test_figures(self):
-        priorities, lies = self.filled(RankBased(beta=0.4))
+        priorities, lies = self.filled(replay.RankBased(beta=0.4))
         stats = priorities.stats()
         assert (stats.size, stats.added) == (len(lies), priorities.next_id) == (len(priorities), stats.added)
         assert stats.oldest_age == priorities.next_id - 1 - min(lies.values())
 
     def test_clear(self):
-        priorities, _ = self.filled(Prioritized(beta=0.4))
+        priorities, _ = self.filled(replay.Prioritized(beta=0.4))
         priorities.clear()
         assert len(priorities) == 0
         with pytest.raises(EmptyBufferError):
@@ -172,7 +158,7 @@ class TestAssigned:
         assert set(priorities.sample(32).slot.tolist()) == {5, 9}
 
     def test_no_step(self):
-        priorities, _ = self.filled(Uniform())
+        priorities, _ = self.filled(replay.Uniform())
         assert priorities.assign([]).shape == (0,)
         assert priorities.assign(7).shape == ()
 
@@ -182,10 +168,10 @@ class TestSaving:
 
     def made(self, retention):
         if retention is None:
-            priorities = Priorities(C, sampler=RankBased(beta=0.4), num_envs=E, seed=0)
+            priorities = Priorities(C, sampler=replay.RankBased(beta=0.4), num_envs=E, seed=0)
             priorities.update_priorities(priorities.extend(20)[-5:], np.arange(15.0).reshape(5, 3))
             return priorities
-        return TestAssigned().filled(Prioritized(beta=0.4))[0]
+        return TestAssigned().filled(replay.Prioritized(beta=0.4))[0]
 
     def go_on(self, priorities):
         drawn = [priorities.sample(9)]
@@ -216,7 +202,7 @@ class TestSaving:
         priorities.save(tmp_path)
         priorities.extend(3)
         priorities.save(tmp_path)
-        other = Priorities.load(tmp_path, sampler=RankBased(alpha=0.1, beta=0.4))
+        other = Priorities.load(tmp_path, sampler=replay.RankBased(alpha=0.1, beta=0.4))
         assert other.sampler.alpha == 0.1
         np.testing.assert_array_equal(other.stored_ids(), priorities.stored_ids())
 
@@ -228,7 +214,7 @@ class TestSaving:
         with pytest.raises(SnapshotError, match=r"is of ReplayBuffer; load it with ReplayBuffer\.load"):
             Priorities.load(tmp_path / "buffer")
         with pytest.raises(SnapshotError, match="with capacity=37, but this one has 38"):
-            Priorities(C + 1, sampler=RankBased(beta=0.4), num_envs=E).restore(tmp_path / "priorities")
+            Priorities(C + 1, sampler=replay.RankBased(beta=0.4), num_envs=E).restore(tmp_path / "priorities")
 
     @pytest.mark.parametrize(
         ("name", "wrong"),
@@ -250,7 +236,7 @@ class TestSaving:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("sampler", [LaBER(len), Oracle(len)], ids=["LaBER", "Oracle"])
+    @pytest.mark.parametrize("sampler", [replay.LaBER(len), replay.Oracle(len)], ids=["LaBER", "Oracle"])
     def test_samplers_that_look_at_rows(self, sampler):
         with pytest.raises(ConfigError, match="needs rows, which Priorities does not have"):
             Priorities(C, sampler=sampler)
@@ -268,7 +254,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=r"use add\(\) or extend\(\)"):
             Priorities(C).assign([1])
         with pytest.raises(ConfigError, match=r"must be Fifo\(\) or Assigned\(\)"):
-            Priorities(C, retention=Reservoir())
+            Priorities(C, retention=replay.Reservoir())
         with pytest.raises(ConfigError, match="`num_envs` must be None with Assigned"):
             Priorities(C, retention=Assigned(), num_envs=2)
         with pytest.raises(ConfigError, match=r"must be Fifo\(\) or Reservoir\(\)"):
@@ -286,5 +272,5 @@ class TestRefusals:
             Priorities(C, num_envs=E).add(terminated=[True])
 
     def test_the_core_has_every_retention(self):
-        kinds = {kind.core_kind for kind in (Assigned, Reservoir)} | {_core.Retention.FIFO}
+        kinds = {kind.core_kind for kind in (Assigned, replay.Reservoir)} | {_core.Retention.FIFO}
         assert kinds == set(_core.Retention)

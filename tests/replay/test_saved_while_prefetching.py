@@ -7,29 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.errors import EmptyBufferError, SnapshotError
-from replaylab.replay import (
-    CustomSampler,
-    Hindsight,
-    LaBER,
-    MemoryMap,
-    Mixture,
-    Prioritized,
-    Queue,
-    Sequence,
-    ShuffledEpochs,
-    Tape,
-    TapeWriter,
-    Uniform,
-)
 from tests.same import same
 
 FIELDS = {"x": Field((), np.int64), "y": Field((2,)), "terminated": Field((), bool), "truncated": Field((), bool)}
 
 
 @dataclass(frozen=True)
-class Fed(CustomSampler):
+class Fed(replay.CustomSampler):
     """In proportion to the last feedback, and one for each time that a step was drawn."""
 
     def distribution(self, view, batch_size):
@@ -38,22 +24,22 @@ class Fed(CustomSampler):
 
 
 def tape_in(folder, steps, draws=60, rows=8):
-    writer = TapeWriter()
+    writer = replay.TapeWriter()
     rng = np.random.default_rng(5)
     for k in range(draws):
         writer.append(rng.integers(0, steps + max(0, k - 5), rows))
     writer.write(folder / "drawn.tape")
-    return Tape(str(folder / "drawn.tape"))
+    return replay.Tape(str(folder / "drawn.tape"))
 
 
 SAMPLERS = {
-    "uniform": lambda _: Uniform(),
-    "prioritized": lambda _: Prioritized(beta=0.4),
-    "queue": lambda _: Queue(),
-    "epochs": lambda _: ShuffledEpochs(),
-    "mixture": lambda _: Mixture((Prioritized(beta=0.4), ShuffledEpochs())),
+    "uniform": lambda _: replay.Uniform(),
+    "prioritized": lambda _: replay.Prioritized(beta=0.4),
+    "queue": lambda _: replay.Queue(),
+    "epochs": lambda _: replay.ShuffledEpochs(),
+    "mixture": lambda _: replay.Mixture((replay.Prioritized(beta=0.4), replay.ShuffledEpochs())),
     "custom": lambda _: Fed(),
-    "laber": lambda _: LaBER(lambda pool: 1.0 + pool.x % 5),
+    "laber": lambda _: replay.LaBER(lambda pool: 1.0 + pool.x % 5),
     "tape": lambda folder: tape_in(folder, 500),
 }
 GIVEN = {"custom", "laber"}  # a snapshot does not hold them
@@ -107,7 +93,9 @@ def test_the_resumed_run_equals_the_uninterrupted_one(tmp_path, name, way, ahead
 
 
 @pytest.mark.parametrize("resumed_ahead", [0, 1, 5])
-@pytest.mark.parametrize(("sampler", "steps_each"), [(Queue(), 1), (ShuffledEpochs(), 1)], ids=["queue", "epochs"])
+@pytest.mark.parametrize(
+    ("sampler", "steps_each"), [(replay.Queue(), 1), (replay.ShuffledEpochs(), 1)], ids=["queue", "epochs"]
+)
 def test_no_step_is_lost(tmp_path, sampler, steps_each, resumed_ahead):
     """With another number of batches drawn ahead, too."""
     buffer = ReplayBuffer(1000, {"x": Field((), np.int64)}, sampler=sampler, seed=0)
@@ -121,7 +109,7 @@ def test_no_step_is_lost(tmp_path, sampler, steps_each, resumed_ahead):
 
 
 def test_a_queue_is_drained_to_its_end(tmp_path):
-    buffer = ReplayBuffer(300, {"x": Field((), np.int64)}, sampler=Queue(), seed=0)
+    buffer = ReplayBuffer(300, {"x": Field((), np.int64)}, sampler=replay.Queue(), seed=0)
     buffer.extend(x=np.arange(250))
     batches = buffer.batches(50, prefetch=3)
     seen = [next(batches).x for _ in range(4)]  # two of the three draws made ahead have failed
@@ -133,7 +121,7 @@ def test_a_queue_is_drained_to_its_end(tmp_path):
 
 
 def test_saved_again_before_all_of_them_came(tmp_path):
-    buffer = make(Queue())
+    buffer = make(replay.Queue())
     batches = buffer.batches(8, prefetch=4)
     next(batches)
     buffer.save(tmp_path)
@@ -149,7 +137,7 @@ def test_saved_again_before_all_of_them_came(tmp_path):
 
 
 def test_iterators_that_yield_few_of_them_leave_the_others(tmp_path):
-    buffer = make(Queue())
+    buffer = make(replay.Queue())
     batches = buffer.batches(8, prefetch=4)
     next(batches)
     buffer.save(tmp_path)
@@ -162,7 +150,7 @@ def test_two_iterators_each_receive_their_own(tmp_path):
     def run(one, two, turns):
         return tuple(dict(next(one if turn % 3 else two)) for turn in range(turns))
 
-    buffer = make(Prioritized(beta=0.4))
+    buffer = make(replay.Prioritized(beta=0.4))
     one, two = buffer.batches(8, prefetch=2), buffer.batches(6, prefetch=1)
     run(one, two, 7)
     buffer.save(tmp_path)
@@ -172,7 +160,7 @@ def test_two_iterators_each_receive_their_own(tmp_path):
 
 
 def test_batches_of_another_size_do_not_take_them(tmp_path):
-    buffer = make(Queue())
+    buffer = make(replay.Queue())
     batches = buffer.batches(8, prefetch=2)
     next(batches)
     buffer.save(tmp_path)
@@ -185,7 +173,7 @@ def test_batches_of_another_size_do_not_take_them(tmp_path):
 def test_progress_continues_where_it_was(tmp_path):
     from replaylab.replay import Linear
 
-    buffer = make(Prioritized(beta=Linear(0.0, 1.0)))
+    buffer = make(replay.Prioritized(beta=Linear(0.0, 1.0)))
     batches = buffer.batches(8, prefetch=3, progress=lambda k: k / 50)
     learn(buffer, batches, 0, 5)
     buffer.save(tmp_path)
@@ -198,8 +186,8 @@ def test_nested_fields_transforms_and_replicas(tmp_path):
     goal = {"achieved_goal": Field(), "desired_goal": Field()}
     fields = {"obs": goal, "next_obs": goal, "reward": Field(), "extra": (Field(), Field((2,), np.uint8))}
     fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
-    goals = Hindsight(lambda got, wanted, info: -np.abs(got - wanted), lambda got, wanted, info: got == wanted)
-    buffer = ReplayBuffer(100, fields, replicas=3, transforms=[goals], sampler=Prioritized(beta=0.4), seed=2)
+    goals = replay.Hindsight(lambda got, wanted, info: -np.abs(got - wanted), lambda got, wanted, info: got == wanted)
+    buffer = ReplayBuffer(100, fields, replicas=3, transforms=[goals], sampler=replay.Prioritized(beta=0.4), seed=2)
     t = np.broadcast_to(np.arange(60.0), (3, 60))
     flags = {"terminated": t % 10 == 9, "truncated": t < 0}
     obs = {"achieved_goal": t, "desired_goal": t + 5}
@@ -218,7 +206,11 @@ def test_nested_fields_transforms_and_replicas(tmp_path):
 
 
 def test_sequences_in_a_storage_whose_drawn_steps_are_overwritten(tmp_path):
-    buffer = make(Uniform(), transforms=[Sequence(4, overlap=0, burn_in=0)], storage=MemoryMap(tmp_path / "rows"))
+    buffer = make(
+        replay.Uniform(),
+        transforms=[replay.Sequence(4, overlap=0, burn_in=0)],
+        storage=replay.MemoryMap(tmp_path / "rows"),
+    )
     batches = buffer.batches(8, prefetch=3)
     next(batches)
     buffer.extend(**steps(500, 1000))  # of what was drawn ahead no step is stored any more
@@ -233,7 +225,7 @@ def test_sequences_in_a_storage_whose_drawn_steps_are_overwritten(tmp_path):
 
 def test_on_a_device(tmp_path):
     pytest.importorskip("torch")
-    buffer = make(Uniform())
+    buffer = make(replay.Uniform())
     batches = buffer.batches(8, prefetch=2, device="cpu")
     next(batches)
     buffer.save(tmp_path)
@@ -244,7 +236,7 @@ def test_on_a_device(tmp_path):
 
 
 def test_a_closed_iterator_leaves_nothing_to_save(tmp_path):
-    buffer = make(Uniform())
+    buffer = make(replay.Uniform())
     batches = buffer.batches(8, prefetch=2)
     next(batches)
     batches.close()
@@ -253,7 +245,7 @@ def test_a_closed_iterator_leaves_nothing_to_save(tmp_path):
 
 
 def test_saved_by_another_thread_no_step_is_lost_or_comes_twice(tmp_path):
-    buffer = ReplayBuffer(20_000, {"x": Field((), np.int64)}, sampler=Queue(), seed=0)
+    buffer = ReplayBuffer(20_000, {"x": Field((), np.int64)}, sampler=replay.Queue(), seed=0)
     buffer.extend(x=np.arange(20_000))
     received, over = [], threading.Event()
 

@@ -14,13 +14,10 @@ import pytest
 from replaylab.errors import SnapshotError
 from replaylab.files.bundle import Bundle
 from replaylab.replay import CustomSampler, Field, Permuted, Prioritized, Recency, ReplayBuffer, Uniform, snapshot
+from tests.replay.buffers import FLAGS
 from tests.replay.guarantees.test_conformance import IN_BLOCKS, SAMPLERS, kind_of
 
-FIELDS = {
-    "obs": {"image": Field((3,), np.uint8), "rest": (Field(), Field((2,), np.int64))},
-    "terminated": Field((), bool),
-    "truncated": Field((), bool),
-}
+FIELDS = {"obs": {"image": Field((3,), np.uint8), "rest": (Field(), Field((2,), np.int64))}, **FLAGS}
 
 
 def make(sampler, replicas, capacity=50):

@@ -10,19 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.errors import ConfigError, OverSizeError, SnapshotError
 from replaylab.files.bundle import seal
-from replaylab.replay import (
-    Field,
-    FrameStack,
-    Mixture,
-    NStep,
-    Prioritized,
-    Recency,
-    ReplayBuffer,
-    ReplayStream,
-    Uniform,
-)
 from replaylab.replay.data.schedules import Linear
 
 
@@ -72,11 +62,11 @@ class TestWhatIsSavedCanBeLoaded:
     @pytest.mark.parametrize(
         "sampler",
         [
-            Prioritized(alpha=np.float32(0.6), beta=np.float64(0.4)),
-            Prioritized(beta=Linear(np.float32(0.4), 1, until=np.float16(0.5))),
-            Recency(np.float32(0.9), burst=np.int64(4)),
-            Mixture([Uniform(), Recency(0.9)], shares=[0.25, 0.75]),
-            Uniform(replace=np.True_),
+            replay.Prioritized(alpha=np.float32(0.6), beta=np.float64(0.4)),
+            replay.Prioritized(beta=Linear(np.float32(0.4), 1, until=np.float16(0.5))),
+            replay.Recency(np.float32(0.9), burst=np.int64(4)),
+            replay.Mixture([replay.Uniform(), replay.Recency(0.9)], shares=[0.25, 0.75]),
+            replay.Uniform(replace=np.True_),
         ],
         ids=repr,
     )
@@ -92,14 +82,14 @@ class TestWhatIsSavedCanBeLoaded:
     def test_transforms_with_numpy_options(self, tmp_path):
         fields = {name: Field() for name in ("obs", "reward", "next_obs", "terminated", "truncated")}
         fields |= {name: Field((), bool) for name in ("terminated", "truncated")}
-        transforms = [NStep(3, gamma=np.float32(0.5)), FrameStack(2, fields=("obs", "next_obs"))]
+        transforms = [replay.NStep(3, gamma=np.float32(0.5)), replay.FrameStack(2, fields=("obs", "next_obs"))]
         ReplayBuffer(10, fields, transforms=transforms).save(tmp_path)
-        assert ReplayBuffer.load(tmp_path).transforms[0] == NStep(3, gamma=0.5)
+        assert ReplayBuffer.load(tmp_path).transforms[0] == replay.NStep(3, gamma=0.5)
 
     def test_a_streams_state_with_such_options(self, tmp_path):
         def stream():
-            sampler = Mixture([Uniform(), Recency(0.9)], shares=[0.25, np.float32(0.75)])
-            return ReplayStream([], ReplayBuffer(10, {"x": Field()}, sampler=sampler, seed=1), batch_size=2)
+            sampler = replay.Mixture([replay.Uniform(), replay.Recency(0.9)], shares=[0.25, np.float32(0.75)])
+            return replay.ReplayStream([], ReplayBuffer(10, {"x": Field()}, sampler=sampler, seed=1), batch_size=2)
 
         one, two = stream(), stream()
         for x in range(5):
@@ -198,7 +188,7 @@ class TestEditedManifests:
 
     @pytest.fixture
     def saved(self, tmp_path):
-        buffer = ReplayBuffer(10, {"x": Field()}, sampler=Prioritized(beta=0.4))
+        buffer = ReplayBuffer(10, {"x": Field()}, sampler=replay.Prioritized(beta=0.4))
         buffer.extend(x=np.arange(7.0))
         buffer.save(tmp_path / "s")
         return tmp_path / "s"
@@ -224,7 +214,7 @@ class TestEditedManifests:
 def test_a_batch_beyond_the_memory_is_refused_however_it_is_asked_for(tmp_path):
     """As a snapshot may say that stacks are so long."""
     fields = {"obs": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
-    buffer = ReplayBuffer(4, fields, transforms=(FrameStack(2**31),))
+    buffer = ReplayBuffer(4, fields, transforms=(replay.FrameStack(2**31),))
     buffer.add(obs=1.0, terminated=False, truncated=False)
     for call in (lambda: buffer.sample(400), lambda: buffer.as_batch([0] * 400)):
         with pytest.raises(OverSizeError, match="a batch of 400 rows needs"):

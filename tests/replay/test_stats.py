@@ -6,24 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.errors import ConfigError
-from replaylab.replay import (
-    LAP,
-    Blocks,
-    Field,
-    Greedy,
-    Mixture,
-    Prioritized,
-    RankBased,
-    Recency,
-    ReplayBuffer,
-    ReplayStats,
-    Reservoir,
-    Sequence,
-    ShuffledEpochs,
-    SlidingWindow,
-    Uniform,
-)
 from tests.given import priorities_or_errors
 from tests.replay.buffers import FLAGS
 from tests.replay.guarantees.test_conformance import ONCE, SAMPLERS, Fresh, kind_of
@@ -40,7 +24,7 @@ def make(capacity, sampler=None, steps=0, **options):
 class TestByHand:
     def test_the_distribution(self):
         """Priorities 1, 2, 3, 4 of steps of age 3, 2, 1, 0: P = 0.1, 0.2, 0.3, 0.4."""
-        buffer = make(10, Prioritized(alpha=1.0), 4)
+        buffer = make(10, replay.Prioritized(alpha=1.0), 4)
         buffer.update_priorities(np.arange(4), priority=np.array([1.0, 2.0, 3.0, 4.0]))
         stats = buffer.stats()
         assert stats.mean_drawn_age == pytest.approx(0.3 + 0.4 + 0.3)
@@ -52,7 +36,7 @@ class TestByHand:
         assert stats.total_priority == pytest.approx(10.0)
 
     def test_sizes_and_ages(self):
-        stats = make(4, Uniform(), 11).stats()
+        stats = make(4, replay.Uniform(), 11).stats()
         assert (stats.size, stats.capacity, stats.added, stats.cycles) == (4, 4, 11, 2)
         assert (stats.oldest_age, stats.mean_age, stats.mean_drawn_age) == (3.0, 1.5, 1.5)
         assert (stats.effective_size, stats.entropy) == (4.0, pytest.approx(math.log(4)))
@@ -70,7 +54,7 @@ class TestByHand:
 
     def test_replays(self):
         """The newest 2 of 4 twice, the newest 1 of 5 thrice, after which the oldest was dropped: 0, 2, 2, 3."""
-        buffer = make(4, SlidingWindow(), 4)
+        buffer = make(4, replay.SlidingWindow(), 4)
         buffer.sample(2)
         buffer.sample(2)
         stats = buffer.stats()
@@ -86,31 +70,31 @@ class TestByHand:
         assert (stats.samples, stats.samples_per_insert) == (7, 7 / 5)
 
     def test_stale_updates(self):
-        buffer = make(3, Prioritized(), 5)
+        buffer = make(3, replay.Prioritized(), 5)
         assert buffer.update_priorities(np.array([0, 1, 1, 2, 4, -1]), np.ones(6)) == 2
         assert buffer.stats().stale_updates == 3
 
     def test_one_step(self):
-        stats = make(5, Uniform(), 1).stats()
+        stats = make(5, replay.Uniform(), 1).stats()
         assert (stats.effective_size, stats.entropy, stats.evenness) == (1.0, 0.0, 1.0)
         assert (stats.oldest_age, stats.mean_age, stats.replay_gini) == (0.0, 0.0, 0.0)
 
     def test_nothing_stored(self):
-        stats = make(5, Prioritized()).stats()
+        stats = make(5, replay.Prioritized()).stats()
         assert (stats.size, stats.added, stats.samples, stats.stale_updates) == (0, 0, 0, 0)
         assert stats.total_priority == 0.0
         for name in ("oldest_age", "mean_age", "effective_size", "entropy", "largest_priority", "samples_per_insert"):
             assert np.isnan(getattr(stats, name)), name
 
     def test_nothing_can_be_drawn(self):
-        buffer = make(5, Prioritized(), 3)
+        buffer = make(5, replay.Prioritized(), 3)
         buffer.update_priorities(np.arange(3), priority=np.zeros(3))
         stats = buffer.stats()
         assert np.isnan(stats.effective_size)
         assert (stats.mean_age, stats.largest_priority, stats.total_priority) == (1.0, 0.0, 0.0)
 
     def test_replicas_of_unequal_sizes(self):
-        buffer = ReplayBuffer(3, X, replicas=3, num_envs=2, sampler=Prioritized(alpha=1.0), seed=0)
+        buffer = ReplayBuffer(3, X, replicas=3, num_envs=2, sampler=replay.Prioritized(alpha=1.0), seed=0)
         where = np.array([[True, True], [True, False], [False, False]])
         for _ in range(2):
             buffer.add(x=np.zeros((3, 2)), where=where)
@@ -127,14 +111,16 @@ class TestByHand:
         np.testing.assert_allclose(stats.mean_drawn_age, [(2 + 3) / 5, 1 / 4, np.nan])
 
     def test_a_reservoir(self):
-        stats = make(4, Uniform(), 100, retention=Reservoir()).stats()
+        stats = make(4, replay.Uniform(), 100, retention=replay.Reservoir()).stats()
         assert (stats.size, stats.added, stats.cycles) == (4, 100, 25)
         assert stats.effective_size == pytest.approx(4.0)
 
     def test_sequences_are_what_is_drawn(self):
         """An episode of 4 steps in two blocks of 2, with priorities 1, 2 and 3, 4: P = 0.3, 0.7."""
         fields = X | {name: Field((), bool) for name in ("terminated", "truncated")} | {"reward": Field()}
-        buffer = ReplayBuffer(8, fields, sampler=Prioritized(alpha=1.0), transforms=(Sequence(2, 0, 0),), seed=0)
+        buffer = ReplayBuffer(
+            8, fields, sampler=replay.Prioritized(alpha=1.0), transforms=(replay.Sequence(2, 0, 0),), seed=0
+        )
         no = np.zeros(4, bool)
         buffer.extend(x=np.zeros(4), reward=np.zeros(4), terminated=no, truncated=no)
         assert buffer.stats().evenness == pytest.approx(1.0)
@@ -145,10 +131,10 @@ class TestByHand:
         assert stats.mean_drawn_age == pytest.approx(0.3 * 3 + 0.7 * 1)
 
 
-ASKED = [Blocks(2)] + [
+ASKED = [replay.Blocks(2)] + [
     sampler
     for sampler in (*SAMPLERS, *ONCE)
-    if not isinstance(sampler, (Blocks, Fresh)) and not getattr(sampler, "distinct", False)
+    if not isinstance(sampler, (replay.Blocks, Fresh)) and not getattr(sampler, "distinct", False)
 ]
 LAWFUL = [sampler for sampler in ASKED if sampler.has_closed_form]
 
@@ -178,13 +164,16 @@ def test_every_sampler(sampler, replicas):
     np.testing.assert_allclose(np.reshape(stats.mean_replays, -1), drawn[:, 25:45].mean(-1))
     np.testing.assert_array_equal(np.reshape(stats.max_replays, -1), drawn[:, 25:45].max(-1))
     assert np.shape(stats.size) == lead
-    wants = any(isinstance(one, (Prioritized, LAP, RankBased, Greedy)) for one in getattr(sampler, "parts", (sampler,)))
+    wants = any(
+        isinstance(one, (replay.Prioritized, replay.LAP, replay.RankBased, replay.Greedy))
+        for one in getattr(sampler, "parts", (sampler,))
+    )
     assert (stats.largest_priority is not None) == wants
     if wants:
         assert np.all(stats.largest_priority <= stats.total_priority)
 
 
-@pytest.mark.parametrize("sampler", [SlidingWindow(), Greedy(), Recency()], ids=str)
+@pytest.mark.parametrize("sampler", [replay.SlidingWindow(), replay.Greedy(), replay.Recency()], ids=str)
 def test_figures_that_need_more_are_none(sampler):
     stats = make(10, sampler, 5).stats()
     assert stats.effective_size is stats.entropy is stats.evenness is stats.mean_drawn_age is None
@@ -193,7 +182,7 @@ def test_figures_that_need_more_are_none(sampler):
 
 
 def test_it_reads():
-    text = repr(make(2000, Uniform(), 1500).stats())
+    text = repr(make(2000, replay.Uniform(), 1500).stats())
     assert text.startswith("ReplayStats\n  size                1,500\n")
     assert "  effective_size      1,500\n" in text
     assert "  largest_priority    —\n" in text
@@ -204,21 +193,21 @@ def test_it_reads():
 
 
 def test_it_is_plain_data():
-    stats = make(10, Uniform(), 5).stats()
-    assert isinstance(stats, ReplayStats)
+    stats = make(10, replay.Uniform(), 5).stats()
+    assert isinstance(stats, replay.ReplayStats)
     assert dataclasses.asdict(stats)["size"] == 5
     with pytest.raises(dataclasses.FrozenInstanceError):
         stats.size = 3
 
 
 def test_asking_changes_nothing():
-    buffers = [make(10, Mixture((ShuffledEpochs(), Prioritized())), 8) for _ in range(2)]
+    buffers = [make(10, replay.Mixture((replay.ShuffledEpochs(), replay.Prioritized())), 8) for _ in range(2)]
     buffers[0].stats(batch_size=3)
     np.testing.assert_array_equal(buffers[0].sample(6, progress=0.5).id, buffers[1].sample(6, progress=0.5).id)
 
 
 @pytest.mark.parametrize("replicas", [None, 2])
-@pytest.mark.parametrize("transforms", [(), (Sequence(3, 1, 1),)], ids=["steps", "sequences"])
+@pytest.mark.parametrize("transforms", [(), (replay.Sequence(3, 1, 1),)], ids=["steps", "sequences"])
 @pytest.mark.parametrize("sampler", ASKED, ids=kind_of)
 def test_whatever_is_asked_of_whichever_sampler(sampler, transforms, replicas):
     """Figures, sampling distributions and words, of an empty buffer, a full one and one whose priorities are zero."""
@@ -266,7 +255,7 @@ def test_whatever_is_asked_of_whichever_sampler(sampler, transforms, replicas):
 @pytest.mark.parametrize("steps", [3, 7, 17])
 def test_ids_and_replay_counts_are_in_one_order_oldest_first(steps, replicas, reservoir):
     """Counted from the batches themselves; after a wrap, slots and ids of a reservoir agree in no way."""
-    more = {"retention": Reservoir()} if reservoir else {}
+    more = {"retention": replay.Reservoir()} if reservoir else {}
     buffer = ReplayBuffer(7, X, replicas=replicas, seed=0, count_replays=True, **more)
     batches = []
     for i in range(steps):

@@ -11,7 +11,6 @@ import pytest
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, ShapeError, SnapshotError
 from replaylab.replay import (
     Batch,
-    CustomSampler,
     Field,
     Hindsight,
     LaBER,
@@ -25,6 +24,7 @@ from replaylab.replay import (
 )
 from replaylab.replay.collect.source_items import fields_of_step
 from tests.oracle import flatten
+from tests.replay.buffers import Even, transition
 from tests.same import same
 
 FIELDS = {"obs": {"image": Field((3, 2), np.uint8), "joints": (Field((2,)),)}, "reward": Field()}
@@ -172,8 +172,7 @@ class TestBatches:
         assert distribution.max() > distribution.min()
 
     def test_transforms_environments_and_replicas(self):
-        fields = {"obs": Field(), "next_obs": Field(), "reward": Field()}
-        fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
+        fields = transition()
         buffer = ReplayBuffer(10, fields, num_envs=2, replicas=3, transforms=[NStep(3)], seed=0)
         step = {name: np.ones((3, 2), field.dtype) for name, field in fields.items()}
         batches = list(ReplayStream([step] * 7, buffer, 4))
@@ -344,11 +343,7 @@ class TestState:
             stream.restore(state)
 
     def test_with_a_sampler_of_ones_own(self, folder):
-        class Own(CustomSampler):
-            def distribution(self, view, batch_size):
-                return np.full(len(view), 1 / len(view))
-
-        stream = ReplayStream(pipeline(0), make(sampler=Own()), 4)
+        stream = ReplayStream(pipeline(0), make(sampler=Even()), 4)
         for _ in islice(stream, 15):
             pass
         again = ReplayStream(pipeline(0), make(sampler=stream.buffer.sampler), 4)
@@ -357,9 +352,7 @@ class TestState:
 
     def test_with_goals_whose_functions_no_snapshot_holds(self, folder):
         goals = Hindsight(lambda got, wanted, info: -np.abs(got - wanted), lambda got, wanted, info: got == wanted)
-        goal = {"achieved_goal": Field(), "desired_goal": Field()}
-        fields = {"obs": goal, "next_obs": goal, "reward": Field()}
-        fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
+        fields = transition({"achieved_goal": Field(), "desired_goal": Field()})
 
         def stream():
             steps = (

@@ -10,6 +10,7 @@ import torch
 
 from replaylab.replay import Batch, Field, FrameStack, Prioritized, ReplayBuffer
 from tests.oracle import flatten
+from tests.replay.buffers import transition
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 SIDE, ROWS, TURNS = 84, 64, 12
@@ -17,9 +18,7 @@ SIDE, ROWS, TURNS = 84, 64, 12
 
 def make():
     """Return a buffer of stacks of frames, 1.8 MB a batch."""
-    frame, flag = Field((SIDE, SIDE), np.uint8), Field((), bool)
-    fields = {"obs": frame, "action": Field((), np.int64), "reward": Field(), "next_obs": frame}
-    fields |= {"terminated": flag, "truncated": flag}
+    fields = transition(Field((SIDE, SIDE), np.uint8), action=Field((), np.int64))
     transforms = [FrameStack(4)]
     buffer = ReplayBuffer(300, fields, next_obs="derived", sampler=Prioritized(beta=0.5), transforms=transforms, seed=0)
     for step in range(200):

@@ -6,18 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from replaylab.replay import (
-    Field,
-    Linear,
-    MixedReplay,
-    Mixture,
-    Priorities,
-    Prioritized,
-    Recency,
-    ReplayBuffer,
-    ReplayStream,
-    Uniform,
-)
+from replaylab import Field, ReplayBuffer, replay
 from tests.replay.buffers import Even, filled
 
 HELD = r"follows the schedule Linear\(.*\), which stays at its start value .* because `progress` was not passed; pass "
@@ -37,9 +26,9 @@ def same(batch, other):
 @pytest.mark.parametrize(
     "sampler",
     [
-        Prioritized(),
-        Recency(eta=Linear(0.9, 1.0)),
-        Mixture((Uniform(), Recency(eta=Linear(0.9, 1.0)))),
+        replay.Prioritized(),
+        replay.Recency(eta=replay.Linear(0.9, 1.0)),
+        replay.Mixture((replay.Uniform(), replay.Recency(eta=replay.Linear(0.9, 1.0)))),
     ],
     ids=lambda sampler: type(sampler).__name__,
 )
@@ -57,23 +46,23 @@ def test_the_start_value_is_held_and_one_warning_says_how_to_pass_progress(sampl
 
 
 def test_batches_streams_and_mixed_replays_hold_it_too():
-    started = learned(Prioritized())
+    started = learned(replay.Prioritized())
     expected = [started.sample(8, progress=0.0) for _ in range(3)]
     for prefetch in (0, 2):
         with pytest.warns(UserWarning, match=HELD) as caught:
-            drawn = list(learned(Prioritized()).batches(8, prefetch=prefetch, total=3))
+            drawn = list(learned(replay.Prioritized()).batches(8, prefetch=prefetch, total=3))
         assert len(caught) == 1
         assert all(map(same, drawn, expected))
     with pytest.warns(UserWarning, match=HELD):
-        assert ReplayStream([], learned(Prioritized()), 8).push({"x": 1.0}) is not None
-    mixed = MixedReplay((learned(Prioritized()), learned(Uniform())))
+        assert replay.ReplayStream([], learned(replay.Prioritized()), 8).push({"x": 1.0}) is not None
+    mixed = replay.MixedReplay((learned(replay.Prioritized()), learned(replay.Uniform())))
     with pytest.warns(UserWarning, match=HELD):
         mixed.sample(8)
     mixed.sample(8)
 
 
 def test_priorities_hold_it():
-    priorities = Priorities(20, sampler=Prioritized(), seed=0)
+    priorities = replay.Priorities(20, sampler=replay.Prioritized(), seed=0)
     priorities.extend(20)
     with pytest.warns(UserWarning, match=HELD):
         priorities.sample(8)
@@ -81,14 +70,14 @@ def test_priorities_hold_it():
 
 
 def test_replicas_hold_it():
-    buffer = ReplayBuffer(20, {"x": Field()}, replicas=2, sampler=Prioritized(), seed=0)
+    buffer = ReplayBuffer(20, {"x": Field()}, replicas=2, sampler=replay.Prioritized(), seed=0)
     buffer.extend(x=np.zeros((2, 20)))
     with pytest.warns(UserWarning, match=HELD):
         assert buffer.sample(8).id.shape == (2, 8)
 
 
 def test_probabilities_of_recency_are_those_of_the_start():
-    buffer = learned(Recency(eta=Linear(0.9, 1.0)))
+    buffer = learned(replay.Recency(eta=replay.Linear(0.9, 1.0)))
     with pytest.warns(UserWarning, match=HELD):
         distribution = buffer.probabilities(range(20))
     np.testing.assert_array_equal(distribution, buffer.probabilities(range(20), progress=0.0))
@@ -96,7 +85,7 @@ def test_probabilities_of_recency_are_those_of_the_start():
 
 @dataclass(frozen=True)
 class Annealed(Even):
-    beta: Linear = field(default=Linear(0.5, 1.0))
+    beta: replay.Linear = field(default=replay.Linear(0.5, 1.0))
 
     @property
     def scheduled(self):
@@ -115,5 +104,5 @@ def test_a_custom_sampler_gets_the_progress_of_the_start():
 def test_a_constant_number_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        learned(Prioritized(beta=0.4)).sample(8)
-        learned(Prioritized(beta=Linear(0.4, 0.4))).sample(8)
+        learned(replay.Prioritized(beta=0.4)).sample(8)
+        learned(replay.Prioritized(beta=replay.Linear(0.4, 0.4))).sample(8)

@@ -9,6 +9,7 @@ from replaylab.envs import make_vector_env
 from replaylab.errors import DtypeError, FieldError, ReplayError, ShapeError
 from replaylab.replay import Field, ReplayBuffer
 from tests.oracle import flatten, map_leaves
+from tests.replay.buffers import FLAGS
 from tests.replay.collect.scripted_env import MODES, OBSERVATIONS, SCRIPTS, make_vector
 
 
@@ -94,12 +95,7 @@ class TestTheTruthIsStored:
 
 class TestNextStepSkipsTheReset:
     def make(self, **options):
-        fields = {
-            "x": Field((), np.int64),
-            "terminated": Field((), np.bool_),
-            "truncated": Field((), np.bool_),
-        }
-        return ReplayBuffer(50, fields, autoreset="next_step", **options)
+        return ReplayBuffer(50, {"x": Field((), np.int64), **FLAGS}, autoreset="next_step", **options)
 
     def test_by_hand(self):
         buffer = self.make()
@@ -122,12 +118,7 @@ class TestNextStepSkipsTheReset:
 
 class TestSameStepNeedsTheFinalObservation:
     def make(self, **options):
-        fields = {
-            "next_obs": Field((2,)),
-            "terminated": Field((), np.bool_),
-            "truncated": Field((), np.bool_),
-        }
-        return ReplayBuffer(50, fields, autoreset="same_step", **options)
+        return ReplayBuffer(50, {"next_obs": Field((2,)), **FLAGS}, autoreset="same_step", **options)
 
     def test_it_is_required_where_an_episode_ended(self):
         buffer = self.make(num_envs=2)
@@ -143,10 +134,8 @@ class TestSameStepNeedsTheFinalObservation:
         ends = {"terminated": np.array([False, True]), "truncated": np.zeros(2, bool)}
         assert buffer.add(**step, **ends).tolist() == [0, -1]
         hole = np.array([np.ones(2, np.float32), None], object)
-        assert buffer.add(**step, **ends | {"terminated": np.ones(2, bool)}, final_obs=hole).tolist() == [
-            1,
-            -1,
-        ]
+        ids = buffer.add(**step, **ends | {"terminated": np.ones(2, bool)}, final_obs=hole)
+        assert ids.tolist() == [1, -1]
         assert buffer.columns["next_obs"][:2].tolist() == [[0, 0], [1, 1]]
 
     def test_a_single_environment(self):
@@ -179,8 +168,7 @@ class TestSameStepNeedsTheFinalObservation:
     )
     def test_nested_otherwise_than_next_obs(self, final, path):
         next_obs = {"a": Field((3,)), "b": (Field(),)}
-        flags = {"terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
-        buffer = ReplayBuffer(10, {"next_obs": next_obs, **flags}, autoreset="same_step", num_envs=2)
+        buffer = ReplayBuffer(10, {"next_obs": next_obs, **FLAGS}, autoreset="same_step", num_envs=2)
         given = {"a": np.zeros((2, 3), np.float32), "b": (np.zeros(2, np.float32),)}
         final["a"] = np.ones((2, 3), np.float32)
         with pytest.raises(FieldError) as caught:
@@ -189,13 +177,6 @@ class TestSameStepNeedsTheFinalObservation:
             f'`final_obs` must be nested as `next_obs` is, but has no `{path}`; pass final_obs=infos["final_obs"]'
         )
         assert len(buffer) == 0
-
-
-FINAL = {
-    "next_obs": Field((2,), np.int16),
-    "terminated": Field((), np.bool_),
-    "truncated": Field((), np.bool_),
-}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +202,7 @@ FINAL = {
 )
 def test_bad_input_at_an_episodes_end_is_refused_whole(changes, error):
     """The final observation goes through the same rules as any field, and nothing is stored by halves."""
-    buffer = ReplayBuffer(10, FINAL, autoreset="same_step", num_envs=2)
+    buffer = ReplayBuffer(10, {"next_obs": Field((2,), np.int16), **FLAGS}, autoreset="same_step", num_envs=2)
     good = {
         "next_obs": np.zeros((2, 2), np.int16),
         "terminated": np.array([True, False]),

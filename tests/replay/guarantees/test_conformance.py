@@ -7,38 +7,12 @@ import pytest
 
 from replaylab import replay
 from replaylab.errors import ConfigError, EmptyBufferError, IdError
-from replaylab.replay import (
-    AntiPrioritized,
-    Blocks,
-    ByStepsToEnd,
-    Combined,
-    CustomSampler,
-    Dispersed,
-    EpisodeEnds,
-    Geometric,
-    LaBER,
-    Linear,
-    Mixture,
-    Oracle,
-    Permuted,
-    Prioritized,
-    Queue,
-    RankBased,
-    Recency,
-    ReLo,
-    ReverseSweep,
-    Sampler,
-    ShuffledEpochs,
-    Sticky,
-    Tape,
-    Uniform,
-)
 from replaylab.replay.samplers.custom.sampler import TopScores
 from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase, give
 
 
 @dataclass(frozen=True)
-class Fresh(CustomSampler):
+class Fresh(replay.CustomSampler):
     """Steps of large error that were seldom replayed."""
 
     def distribution(self, view, batch_size):
@@ -47,53 +21,58 @@ class Fresh(CustomSampler):
 
 
 WITH_OPTIONS = [
-    Uniform(),
-    Uniform(replace=False),
-    Uniform(stratified=True),
-    Combined(),
-    Combined(mode="replace"),
-    Combined(distinct=True),
-    Combined(mode="replace", distinct=True),
-    Recency(eta=Linear(0.99, 1.0), least=5, burst=4),
-    Geometric(expected_age=10.0),
-    Geometric(expected_age=1e6),
-    ReverseSweep(stride=3),
-    Blocks(length=4),
-    Sticky(fraction=0.5),
-    Sticky(fraction=0.9),
-    EpisodeEnds(share=0.5, steps=3),
-    EpisodeEnds(share=0.9, truncated=True),
-    Prioritized(),
-    Prioritized(alpha=1.0, beta=1.0, normalize="batch"),
-    Permuted(),
-    Permuted(bins=4),
-    RankBased(),
-    RankBased(alpha=1.0, normalize="none"),
-    Prioritized(stratified=False),
-    Prioritized(replace=False),
-    Permuted(stratified=False),
-    Prioritized(new_steps="largest_ever"),
-    RankBased(new_steps="largest_ever"),
-    LaBER(lambda pool: pool.id % 5),
-    Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
+    replay.Uniform(),
+    replay.Uniform(replace=False),
+    replay.Uniform(stratified=True),
+    replay.Combined(),
+    replay.Combined(mode="replace"),
+    replay.Combined(distinct=True),
+    replay.Combined(mode="replace", distinct=True),
+    replay.Recency(eta=replay.Linear(0.99, 1.0), least=5, burst=4),
+    replay.Geometric(expected_age=10.0),
+    replay.Geometric(expected_age=1e6),
+    replay.ReverseSweep(stride=3),
+    replay.Blocks(length=4),
+    replay.Sticky(fraction=0.5),
+    replay.Sticky(fraction=0.9),
+    replay.EpisodeEnds(share=0.5, steps=3),
+    replay.EpisodeEnds(share=0.9, truncated=True),
+    replay.Prioritized(),
+    replay.Prioritized(alpha=1.0, beta=1.0, normalize="batch"),
+    replay.Permuted(),
+    replay.Permuted(bins=4),
+    replay.RankBased(),
+    replay.RankBased(alpha=1.0, normalize="none"),
+    replay.Prioritized(stratified=False),
+    replay.Prioritized(replace=False),
+    replay.Permuted(stratified=False),
+    replay.Prioritized(new_steps="largest_ever"),
+    replay.RankBased(new_steps="largest_ever"),
+    replay.LaBER(lambda pool: pool.id % 5),
+    replay.Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
     Fresh(),
-    Mixture((Uniform(), Prioritized())),
-    Mixture((Recency(eta=0.9, least=3, burst=5), ReverseSweep(), RankBased(), ShuffledEpochs()), (1, 2, 1, 1)),
+    replay.Mixture((replay.Uniform(), replay.Prioritized())),
+    replay.Mixture(
+        (replay.Recency(eta=0.9, least=3, burst=5), replay.ReverseSweep(), replay.RankBased(), replay.ShuffledEpochs()),
+        (1, 2, 1, 1),
+    ),
 ]
 
 IN_BLOCKS = [
-    Prioritized(block_length=4),
-    Prioritized(alpha=1.0, beta=1.0, normalize="batch", block_length=8),
-    ReLo(block_length=2),
-    AntiPrioritized(block_length=4),
-    Permuted(block_length=4),
-    Permuted(bins=4, block_length=2),
-    Prioritized(block_length=4, stratified=False),
-    Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
+    replay.Prioritized(block_length=4),
+    replay.Prioritized(alpha=1.0, beta=1.0, normalize="batch", block_length=8),
+    replay.ReLo(block_length=2),
+    replay.AntiPrioritized(block_length=4),
+    replay.Permuted(block_length=4),
+    replay.Permuted(bins=4, block_length=2),
+    replay.Prioritized(block_length=4, stratified=False),
+    replay.Mixture(
+        (replay.Uniform(), replay.Permuted(block_length=2), replay.AntiPrioritized(block_length=4)), (1, 1, 2)
+    ),
 ]
 """Rows of a batch depend on each other, and batches must fit."""
 
-ONCE = [Queue()]
+ONCE = [replay.Queue()]
 """Each step comes once, so no more can be drawn than is added; `test_queues_and_sweeps.py` has the rest."""
 
 
@@ -102,7 +81,7 @@ def needs_nothing(kind):
 
 
 EXPORTED = [kind for kind in (getattr(replay, name) for name in replay.__all__) if isinstance(kind, type)]
-PUBLIC = [kind for kind in EXPORTED if issubclass(kind, Sampler)]
+PUBLIC = [kind for kind in EXPORTED if issubclass(kind, replay.Sampler)]
 CHOSEN = {type(sampler) for sampler in WITH_OPTIONS + ONCE}
 SAMPLERS = [*WITH_OPTIONS, *(kind() for kind in PUBLIC if kind not in CHOSEN and needs_nothing(kind))]
 """A sampler of which no options are chosen above is tested with its defaults."""
@@ -122,7 +101,7 @@ class LaBERTestCase(SamplerTestCase):
             self.pool = pool.id
             return pool.x % 5
 
-        self.sampler = LaBER(score)
+        self.sampler = replay.LaBER(score)
         return super().fill(state, **options)
 
     def draw_with_distribution(self, buffer, ids):
@@ -203,11 +182,14 @@ class FewBatches:
 
 
 def case(sampler):
-    base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase, Queue: QueueTestCase}.get(
+    base = {replay.LaBER: LaBERTestCase, replay.Dispersed: DispersedTestCase, replay.Queue: QueueTestCase}.get(
         type(sampler), SamplerTestCase
     )
     base = BlocksTestCase if sampler in IN_BLOCKS else base
-    own = {"sampler": sampler, "independent": base.independent and not isinstance(sampler, (Blocks, Dispersed))}
+    own = {
+        "sampler": sampler,
+        "independent": base.independent and not isinstance(sampler, (replay.Blocks, replay.Dispersed)),
+    }
     own |= {} if own["independent"] else {"batches": 500, "few": 300}  # of which only first rows count
     own |= {} if sampler.in_core else {"batches": 100, "few": 40}  # a draw in Python takes ten times as long
     return type("Case", (FewBatches, base), own)
@@ -216,7 +198,7 @@ def case(sampler):
 globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(EVERY)})
 
 
-def kinds(base=Sampler):
+def kinds(base=replay.Sampler):
     """Every class of sampler the library has, public or not; the laboratory's are tested with their learners."""
     found = {kind for kind in base.__subclasses__() if kind.__module__.startswith("replaylab.replay.")}
     return found.union(*map(kinds, base.__subclasses__()))
@@ -227,10 +209,10 @@ class TestTheMatrixIsComplete:
 
     def test_no_sampler_is_left_out(self):
         samplers = set(PUBLIC)
-        assert samplers - {Sampler, TopScores} == kinds() - {TopScores}
+        assert samplers - {replay.Sampler, TopScores} == kinds() - {TopScores}
         # What a tape draws stands on it; tests/replay/samplers/tapes has the rest.
         tested = {type(sampler) for sampler in SAMPLERS + ONCE} - {Fresh}
-        assert samplers - {Sampler, CustomSampler, TopScores, Tape, ByStepsToEnd} == tested
+        assert samplers - {replay.Sampler, replay.CustomSampler, TopScores, replay.Tape, replay.ByStepsToEnd} == tested
 
     def test_no_state_is_left_out(self):
         assert {"empty slots", "wrapped", "after updates", "zero priorities"} <= set(STATES)
@@ -240,7 +222,7 @@ class TestTheMatrixIsComplete:
     @pytest.mark.parametrize("num_envs", NUM_ENVS)
     @pytest.mark.parametrize("state", STATES)
     def test_a_state_is_what_its_name_says(self, state, num_envs):
-        buffer, ids = case(Prioritized())().fill(state, replicas=3, num_envs=num_envs)
+        buffer, ids = case(replay.Prioritized())().fill(state, replicas=3, num_envs=num_envs)
         distribution = buffer.probabilities(np.tile(ids, (3, 1)))
         assert (len(buffer) < buffer.capacity) == (state == "empty slots")
         assert (ids[0] > 2 * buffer.capacity) == (state not in ("empty slots", "full"))
@@ -271,7 +253,7 @@ class TestCustomSamplers:
 
     def test_an_id_never_given_out_is_refused_as_the_core_does(self):
         messages = []
-        for sampler in (Fresh(), Uniform()):
+        for sampler in (Fresh(), replay.Uniform()):
             buffer = case(sampler)().fill("full")[0]
             assert buffer.probabilities([-1], batch_size=1).tolist() == [0.0]
             with pytest.raises(IdError) as caught:
@@ -289,12 +271,12 @@ class TestCustomSamplers:
 
 
 @dataclass(frozen=True)
-class Silent(CustomSampler):
+class Silent(replay.CustomSampler):
     """States no closed form, and no reason either."""
 
 
 @dataclass(frozen=True)
-class WithoutClosedForm(CustomSampler):
+class WithoutClosedForm(replay.CustomSampler):
     """Draws the oldest steps; says that it has no closed form."""
 
     no_closed_form = "nobody worked it out"
@@ -317,7 +299,7 @@ class TestTheSuiteCanFail:
             case(Lopsided())().test_draws_follow_the_distribution(state, 3, 4)
 
     def test_a_wrong_probability_of_a_row(self):
-        broken = case(Uniform())()
+        broken = case(replay.Uniform())()
         buffer, ids = broken.fill("full")
         tilt = 1.0 + 0.001 * (-1.0) ** np.arange(36)  # too little for the counts to show
         broken.distribution = lambda buffer, ids: np.append(tilt, 1.0)[None] / 37

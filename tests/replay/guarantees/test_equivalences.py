@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 from replaylab.replay import Combined, Field, Prioritized, ReplayBuffer, Uniform
+from tests.replay.buffers import FLAGS
 
-FIELDS = {
-    "x": Field((3,), np.int32),
-    "next_obs": Field((2,), np.float32),
-    "terminated": Field((), np.bool_),
-    "truncated": Field((), np.bool_),
-}
+FIELDS = {"x": Field((3,), np.int32), "next_obs": Field((2,)), **FLAGS}
 SAMPLERS = [Uniform(), Combined(), Prioritized(alpha=0.7, beta=0.4)]
 MODES = [None, "next_step", "same_step"]
 

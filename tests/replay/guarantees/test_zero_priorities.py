@@ -3,33 +3,21 @@
 import numpy as np
 import pytest
 
+from replaylab import ReplayBuffer, replay
 from replaylab.errors import EmptyBufferError
-from replaylab.replay import (
-    LAP,
-    AntiPrioritized,
-    Dispersed,
-    Greedy,
-    Mixture,
-    Permuted,
-    Prioritized,
-    RankBased,
-    ReLo,
-    ReplayBuffer,
-    Uniform,
-)
 from tests.replay.buffers import filled
 from tests.replay.guarantees.chi2 import assert_distribution
 
 FEEDBACK = [
-    Prioritized(beta=0.4),
-    ReLo(beta=0.4),
-    AntiPrioritized(beta=0.4),
-    Permuted(beta=0.4),
-    Dispersed(beta=0.4),
-    LAP(),
-    RankBased(beta=0.4),
-    RankBased(alpha=0.0, beta=0.4),
-    Greedy(),
+    replay.Prioritized(beta=0.4),
+    replay.ReLo(beta=0.4),
+    replay.AntiPrioritized(beta=0.4),
+    replay.Permuted(beta=0.4),
+    replay.Dispersed(beta=0.4),
+    replay.LAP(),
+    replay.RankBased(beta=0.4),
+    replay.RankBased(alpha=0.0, beta=0.4),
+    replay.Greedy(),
 ]
 
 
@@ -44,9 +32,11 @@ def make(sampler, priority, **options):
 class TestNeverDrawn:
     def test_while_others_are_positive(self, sampler):
         buffer = make(sampler, [0, 0, 2, 0, 5, 0, 1])
-        distribution = None if isinstance(sampler, Dispersed) else buffer.probabilities(np.arange(7), batch_size=3)
+        distribution = (
+            None if isinstance(sampler, replay.Dispersed) else buffer.probabilities(np.arange(7), batch_size=3)
+        )
         zero = {0, 1, 3, 5}
-        if isinstance(sampler, Permuted):  # the priorities belong to other steps
+        if isinstance(sampler, replay.Permuted):  # the priorities belong to other steps
             zero = set(np.flatnonzero(distribution == 0).tolist())
             assert len(zero) == 4
         for _ in range(200):
@@ -59,7 +49,7 @@ class TestNeverDrawn:
         buffer = make(sampler, np.zeros(5))
         with pytest.raises(EmptyBufferError, match="every one of the 5 stored steps has priority 0, so none can be"):
             buffer.sample(2)
-        if not isinstance(sampler, Dispersed):
+        if not isinstance(sampler, replay.Dispersed):
             assert (buffer.probabilities(np.arange(5), batch_size=2) == 0).all()
         assert np.isnan(buffer.stats(batch_size=2).entropy or np.nan)
         buffer.update_priorities([3], priority=[0.5])
@@ -77,13 +67,13 @@ class TestNeverDrawn:
 
 class TestRanks:
     def test_only_positive_ones_count(self):
-        buffer = make(RankBased(alpha=1.0, beta=0.0), [0, 4, 0, 2, 1])
+        buffer = make(replay.RankBased(alpha=1.0, beta=0.0), [0, 4, 0, 2, 1])
         np.testing.assert_allclose(buffer.probabilities(np.arange(5)), np.array([0, 6, 0, 3, 2]) / 11)
 
     @pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
     def test_draws_and_weights(self, normalize):
         priority = np.random.default_rng(0).exponential(size=50) * (np.arange(50) % 3 > 0)
-        buffer = make(RankBased(alpha=0.7, beta=0.5, normalize=normalize), priority)
+        buffer = make(replay.RankBased(alpha=0.7, beta=0.5, normalize=normalize), priority)
         distribution = buffer.probabilities(np.arange(50))
         counts = np.zeros(50, np.int64)
         for _ in range(400):
@@ -97,25 +87,25 @@ class TestRanks:
         assert_distribution(counts, distribution)
 
     def test_a_td_error_of_zero_is_the_last_rank_and_no_zero_priority(self):
-        buffer = make(RankBased(alpha=1.0, beta=0.0), np.ones(3))
+        buffer = make(replay.RankBased(alpha=1.0, beta=0.0), np.ones(3))
         buffer.update_priorities([0, 1, 2], td_error=[0.0, -3.0, 1e-300])
         np.testing.assert_allclose(buffer.probabilities(np.arange(3)), np.array([3, 6, 2]) / 11)
         buffer.update_priorities([0, 1, 2], td_error=np.zeros(3))
         assert buffer.sample(3).id.shape == (3,)
 
     def test_a_tiny_priority_can_be_drawn(self):
-        buffer = make(Greedy(), [1e-300, 0.0, 0.0])
+        buffer = make(replay.Greedy(), [1e-300, 0.0, 0.0])
         assert buffer.sample(1).id.tolist() == [0]
 
     def test_greedy_asked_for_more_than_there_are(self):
-        buffer = make(Greedy(), [3, 0, 1, 0])
+        buffer = make(replay.Greedy(), [3, 0, 1, 0])
         assert buffer.sample(2).id.tolist() == [0, 2]
         with pytest.raises(EmptyBufferError, match="2 are stored; ask for fewer, or give more a positive priority"):
             buffer.sample(3)
         assert buffer.probabilities(np.arange(4), batch_size=3).tolist() == [0.5, 0, 0.5, 0]
 
     def test_zeros_go_into_a_snapshot_and_come_back(self, tmp_path):
-        for sampler in (RankBased(beta=0.0), Greedy()):
+        for sampler in (replay.RankBased(beta=0.0), replay.Greedy()):
             buffer = make(sampler, [3, 0, 1, 0, 2])
             buffer.save(tmp_path)
             other = ReplayBuffer.load(tmp_path)
@@ -125,6 +115,6 @@ class TestRanks:
             assert other.probabilities([1], batch_size=2) > 0
 
     def test_in_a_mixture(self):
-        buffer = make(Mixture((Uniform(), RankBased(beta=0.0))), np.zeros(4))
+        buffer = make(replay.Mixture((replay.Uniform(), replay.RankBased(beta=0.0))), np.zeros(4))
         with pytest.raises(EmptyBufferError, match="has priority 0"):
             buffer.sample(4)

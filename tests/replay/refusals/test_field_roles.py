@@ -12,17 +12,10 @@ import pytest
 from replaylab.errors import FieldError
 from replaylab.replay import Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
 from tests.oracle import flatten
+from tests.replay.buffers import transition
 
 OBS = {"achieved_goal": Field((3,)), "desired_goal": Field((3,)), "camera": Field((3,))}
-FIELDS = {
-    "obs": OBS,
-    "action": Field((3,)),
-    "reward": Field(),
-    "next_obs": OBS,
-    "terminated": Field((), bool),
-    "truncated": Field((), bool),
-    "memory": (Field((3,)), Field((2,), np.float64)),
-}
+FIELDS = transition(OBS, action=Field((3,)), memory=(Field((3,)), Field((2,), np.float64)))
 ROLES = (
     *("obs", "next_obs", "obs.achieved_goal", "obs.desired_goal", "obs.camera", "next_obs.camera"),
     *("next_obs.achieved_goal", "next_obs.desired_goal", "action", "reward", "terminated", "memory", "memory.1"),

@@ -6,22 +6,8 @@ from datetime import date
 import numpy as np
 import pytest
 
+from replaylab import ReplayBuffer, replay
 from replaylab.errors import ConfigError, DtypeError, NonFiniteError, PriorityError, ShapeError
-from replaylab.replay import (
-    Hindsight,
-    LaBER,
-    Mixture,
-    Oracle,
-    Priorities,
-    Prioritized,
-    Recency,
-    ReplayBuffer,
-    ReplayStream,
-    Schedule,
-    TopScores,
-    Uniform,
-    as_schedule,
-)
 from tests.replay.buffers import GOALS, Even, filled, refused, transition
 
 NOT_NUMBERS = [
@@ -38,7 +24,7 @@ DTYPES = ["S1", "U1", "O", "M8[s]", "m8[s]", "c8", "V4"]
 
 
 @dataclass(frozen=True)
-class Odd(Schedule):
+class Odd(replay.Schedule):
     value: object
     ends: object = (0.25, 1.0)
 
@@ -55,14 +41,14 @@ class TestSchedules:
 
     @pytest.mark.parametrize("value", [*NOT_NUMBERS, np.nan, np.inf, 1.1, 0.2, True], ids=repr)
     def test_values(self, value):
-        priorities = Priorities(4, sampler=Prioritized(beta=Odd(value)), seed=0)
+        priorities = replay.Priorities(4, sampler=replay.Prioritized(beta=Odd(value)), seed=0)
         priorities.extend(4)
         for ask in (
-            lambda: filled(Prioritized(beta=Odd(value))).sample(2, progress=0.5),
-            lambda: filled(Recency(eta=Odd(value))).sample(2, progress=0.5),
-            lambda: filled(Recency(eta=Odd(value))).probabilities([1], progress=0.5),
-            lambda: filled(Mixture((Uniform(), Recency(eta=Odd(value))))).sample(2, progress=0.5),
-            lambda: as_schedule(Odd(value))(0.5),
+            lambda: filled(replay.Prioritized(beta=Odd(value))).sample(2, progress=0.5),
+            lambda: filled(replay.Recency(eta=Odd(value))).sample(2, progress=0.5),
+            lambda: filled(replay.Recency(eta=Odd(value))).probabilities([1], progress=0.5),
+            lambda: filled(replay.Mixture((replay.Uniform(), replay.Recency(eta=Odd(value))))).sample(2, progress=0.5),
+            lambda: replay.as_schedule(Odd(value))(0.5),
             lambda: priorities.sample(2, progress=0.5),
         ):
             with pytest.raises(ConfigError, match=self.RULE):
@@ -70,12 +56,12 @@ class TestSchedules:
 
     @pytest.mark.parametrize("value", [0.25, 1, np.float32(0.5), np.array(0.75), 1.0 + 1e-15])
     def test_numbers_are_taken(self, value):
-        assert as_schedule(Odd(value))(0.5) == value
-        assert filled(Prioritized(beta=Odd(value))).sample(2, progress=0.5).weight.tolist() == [1, 1]
+        assert replay.as_schedule(Odd(value))(0.5) == value
+        assert filled(replay.Prioritized(beta=Odd(value))).sample(2, progress=0.5).weight.tolist() == [1, 1]
 
     @pytest.mark.parametrize("ends", ["x", "ab", None, 0.5, (1.0,), (1.0, 0.5), (0.0, np.nan), (0.0, 1j), (0, 1, 2)])
     def test_bounds(self, ends):
-        for ask in (lambda: Prioritized(beta=Odd(0.5, ends)), lambda: as_schedule(Odd(0.5, ends))):
+        for ask in (lambda: replay.Prioritized(beta=Odd(0.5, ends)), lambda: replay.as_schedule(Odd(0.5, ends))):
             with pytest.raises(ConfigError, match=r"^`bounds` of Odd must return two finite numbers, the smaller one"):
                 ask()
 
@@ -83,7 +69,7 @@ class TestSchedules:
 def hindsight(*functions):
     """Return a draw of 4 rows, all of them relabelled."""
     fields = transition() | {"obs": GOALS, "next_obs": GOALS}
-    buffer = ReplayBuffer(9, fields, transforms=(Hindsight(*functions, ratio=1e300),), seed=0)
+    buffer = ReplayBuffer(9, fields, transforms=(replay.Hindsight(*functions, ratio=1e300),), seed=0)
     obs = {key: np.zeros(2) for key in GOALS}
     buffer.add(obs=obs, next_obs=obs, reward=0, terminated=False, truncated=False)
     return lambda: buffer.sample(4)
@@ -104,7 +90,7 @@ def method(name, value):
 
 def scores(value):
     @dataclass(frozen=True)
-    class Best(TopScores):
+    class Best(replay.TopScores):
         def scores(self, view):
             return value
 
@@ -113,10 +99,10 @@ def scores(value):
 
 RETURNED = {
     "`score` of LaBER must return one score for each row of the pool, shape (8,)": lambda value: (
-        lambda: filled(LaBER(lambda pool: value)).sample(2)
+        lambda: filled(replay.LaBER(lambda pool: value)).sample(2)
     ),
     "`score` of Oracle must return one number for each of 4 ids": lambda value: (
-        lambda: filled(Oracle(lambda ids: value), 4, 6).sample(2)
+        lambda: filled(replay.Oracle(lambda ids: value), 4, 6).sample(2)
     ),
     "`scores` of Best must return one number for each of 4 ids": lambda value: lambda: scores(value).sample(2),
     "`distribution` of Mine must return 4 chances that sum to 1": lambda value: (
@@ -201,7 +187,7 @@ def test_weights_that_are_taken(given):
 def test_tensors_with_gradients_are_taken():
     torch = pytest.importorskip("torch")
     scores = torch.ones(8, requires_grad=True) * 2
-    assert filled(LaBER(lambda pool: scores)).sample(2).weight.tolist() == [1, 1]
+    assert filled(replay.LaBER(lambda pool: scores)).sample(2).weight.tolist() == [1, 1]
 
 
 def test_an_error_of_a_function_comes_out_and_the_buffer_goes_on():
@@ -222,8 +208,8 @@ class TestProgress:
         with pytest.raises(ConfigError, match=rule):
             next(filled().batches(2, prefetch=prefetch, progress=lambda k: value))
         with pytest.raises(ConfigError, match=rule):
-            ReplayStream([], filled(), 2, progress=lambda k: value).push({"x": 1})
+            replay.ReplayStream([], filled(), 2, progress=lambda k: value).push({"x": 1})
 
     def test_one_for_each_replica(self):
-        batches = filled(Prioritized(), 4, replicas=2).batches(2, progress=lambda k: [0.0, 0.5])
+        batches = filled(replay.Prioritized(), 4, replicas=2).batches(2, progress=lambda k: [0.0, 0.5])
         assert next(batches).id.shape == (2, 2)

@@ -8,25 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab import replay
-from replaylab.replay import (
-    Assigned,
-    Field,
-    MixedReplay,
-    Priorities,
-    Prioritized,
-    Recency,
-    ReplayBuffer,
-    ReplayRecorder,
-    ReplayStream,
-    Schedules,
-    Sequence,
-    StepWriter,
-    TapeWriter,
-    Uniform,
-    as_schedule,
-    scheduled,
-)
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.replay.config_json import config_from_json, config_to_json
 from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
 
@@ -42,22 +24,22 @@ def buffer(**options):
 
 
 def prioritized():
-    return buffer(sampler=Prioritized(beta=0.4))
+    return buffer(sampler=replay.Prioritized(beta=0.4))
 
 
 def priorities(**options):
-    made = Priorities(8, seed=0, **options)
+    made = replay.Priorities(8, seed=0, **options)
     if not options:
         made.extend(6)
     return made
 
 
 def assigned():
-    return priorities(retention=Assigned())
+    return priorities(retention=replay.Assigned())
 
 
 def replicas():
-    made = ReplayBuffer(8, {"x": Field()}, replicas=2, sampler=Prioritized(), seed=0)
+    made = ReplayBuffer(8, {"x": Field()}, replicas=2, sampler=replay.Prioritized(), seed=0)
     made.extend(x=np.zeros((2, 6)))
     return made
 
@@ -70,7 +52,7 @@ def warned(made):
 
 
 def mixed():
-    return MixedReplay((buffer(), buffer()))
+    return replay.MixedReplay((buffer(), buffer()))
 
 
 def two_envs():
@@ -83,19 +65,19 @@ def alone():
 
 
 def recorder():
-    made = ReplayRecorder.for_env(two_envs(), 20)
+    made = replay.ReplayRecorder.for_env(two_envs(), 20)
     made.reset(seed=0)
     return made
 
 
 def tape():
-    made = TapeWriter()
+    made = replay.TapeWriter()
     made.append([1, 2])
     return made
 
 
 def stream(**options):
-    return ReplayStream([{"x": 1.0}] * 9, 8, 2, **options)
+    return replay.ReplayStream([{"x": 1.0}] * 9, 8, 2, **options)
 
 
 ACCEPTED = {
@@ -126,7 +108,7 @@ CONFIGURATIONS = [
         for name, kind in ((name, getattr(replay, name)) for name in replay.__all__)
         if made_without_arguments(kind)
     ),
-    Call(replay.Mixture, {"parts": (Uniform(), Prioritized())}, {"shares": "None"}),
+    Call(replay.Mixture, {"parts": (replay.Uniform(), replay.Prioritized())}, {"shares": "None"}),
     Call(replay.Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
     Call(replay.ByStepsToEnd, {"path": "x"}, {"path": "text", "shift": "0"}),
     Call(replay.LaBER, {"score": len}),
@@ -165,8 +147,8 @@ class TestConfigurations:
             assert config_from_json(json.loads(json.dumps(config_to_json(made)))) == plain
 
     def test_half_precision_too(self):
-        assert Prioritized(alpha=np.float16(0.5), beta=np.array(1.0)) == Prioritized(alpha=0.5, beta=1.0)
-        assert repr(Prioritized(alpha=np.float32(0.5))) == repr(Prioritized(alpha=0.5))
+        assert replay.Prioritized(alpha=np.float16(0.5), beta=np.array(1.0)) == replay.Prioritized(alpha=0.5, beta=1.0)
+        assert repr(replay.Prioritized(alpha=np.float32(0.5))) == repr(replay.Prioritized(alpha=0.5))
 
 
 def steps(count=3):
@@ -241,14 +223,14 @@ CALLS = [
         "probabilities",
         {"ids": [1], "progress": 0.5},
         {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"},
-        lambda: warned(buffer(sampler=Recency())),
+        lambda: warned(buffer(sampler=replay.Recency())),
     ),
     Call("get", {"ids": [1]}, {"ids": "0 []"}, buffer, called=IDS),
     Call("as_batch", {"ids": [1]}, {"ids": "0 []"}, buffer, called=IDS),
     Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, buffer),
     Call("part", {"replicas": [1]}, {}, replicas),
     Call(
-        Priorities,
+        replay.Priorities,
         {"capacity": 8},
         {name: NEW[name] for name in OF_PRIORITIES},
     ),
@@ -260,8 +242,8 @@ CALLS = [
     Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, priorities, called=IDS),
     Call("probabilities", {"ids": [1]}, DISTRIBUTION, priorities),
     Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, priorities),
-    Call(Sequence().priority, {"td_error": np.zeros((2, 80)), "mask": np.ones((2, 80), bool)}),
-    Call(MixedReplay, lambda: {"buffers": (buffer(), buffer())}, {"shares": "None"}),
+    Call(replay.Sequence().priority, {"td_error": np.zeros((2, 80)), "mask": np.ones((2, 80), bool)}),
+    Call(replay.MixedReplay, lambda: {"buffers": (buffer(), buffer())}, {"shares": "None"}),
     Call("sample", {"batch_size": 2}, {"progress": "None 0"}, mixed),
     Call(
         "probabilities",
@@ -271,18 +253,18 @@ CALLS = [
         called=IDS | {"source": "source|ids"},
     ),
     Call("update_priorities", {"batch": {"source": [0], "id": [1]}, "td_error": [1.0]}, {"priority": "None"}, mixed),
-    Call(ReplayRecorder, lambda: {"env": two_envs(), "buffer": recorder().buffer}, {"reset_ended": TRUTH}),
-    Call(ReplayRecorder, alone, {"reset_ended": TRUTH}),
-    Call(ReplayRecorder.for_env, lambda: {"env": two_envs(), "capacity": 8}, {"reset_ended": TRUTH}),
+    Call(replay.ReplayRecorder, lambda: {"env": two_envs(), "buffer": recorder().buffer}, {"reset_ended": TRUTH}),
+    Call(replay.ReplayRecorder, alone, {"reset_ended": TRUTH}),
+    Call(replay.ReplayRecorder.for_env, lambda: {"env": two_envs(), "capacity": 8}, {"reset_ended": TRUTH}),
     Call(
         ReplayBuffer.for_env,
-        lambda: {"env": two_envs(), "capacity": 8, "transforms": (), "sampler": Uniform()},
+        lambda: {"env": two_envs(), "capacity": 8, "transforms": (), "sampler": replay.Uniform()},
         {"replicas": "None", "extra_fields": "None {} [] 0", "transforms": "[]", "sampler": "None"},
     ),
     Call("reset", {}, {"options": "None {}", "env_ids": "None"}, recorder, theirs=("seed",)),
     Call("step", {"actions": np.zeros(2, np.int64)}, {"env_ids": "None"}, recorder, called={"actions": "`action`"}),
     Call(
-        ReplayStream,
+        replay.ReplayStream,
         lambda: {"source": [{"x": 1.0}] * 9, "buffer": 8, "batch_size": 2},
         {
             "source": "[] {}",
@@ -295,20 +277,25 @@ CALLS = [
         use=list,
         called={"source": "source"},
     ),
-    Call(StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
-    Call(TapeWriter),
-    Call("append", {"ids": np.zeros(2, np.int64)}, {}, TapeWriter),
-    Call("append_ends", {"ids": np.zeros(1, int), "terminated": np.zeros(1, bool)}, {"terminated": TRUTH}, TapeWriter),
-    Call("write", {"path": "tape"}, {"path": "text"}, tape),
-    Call(as_schedule, {"value": 0.5}, {"value": NUMBERS}),
+    Call(replay.StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
+    Call(replay.TapeWriter),
+    Call("append", {"ids": np.zeros(2, np.int64)}, {}, replay.TapeWriter),
     Call(
-        Schedules,
+        "append_ends",
+        {"ids": np.zeros(1, int), "terminated": np.zeros(1, bool)},
+        {"terminated": TRUTH},
+        replay.TapeWriter,
+    ),
+    Call("write", {"path": "tape"}, {"path": "text"}, tape),
+    Call(replay.as_schedule, {"value": 0.5}, {"value": NUMBERS}),
+    Call(
+        replay.Schedules,
         {"sampler": "x", "values": [0.5]},
         {"sampler": "text nul", "values": "[]", "remedy": "text nul", "replicas": "None"},
     ),
-    Call(Schedules("x", [0.5]).progress, {"progress": 0.5}, {"progress": "0 None"}),
-    Call(Schedules("x", [0.5]).at, {"progress": 0.5}, {"progress": "0 None"}),
-    Call(scheduled, {"rule": float}),
+    Call(replay.Schedules("x", [0.5]).progress, {"progress": 0.5}, {"progress": "0 None"}),
+    Call(replay.Schedules("x", [0.5]).at, {"progress": 0.5}, {"progress": "0 None"}),
+    Call(replay.scheduled, {"rule": float}),
     Call("push", {"step": {"x": 1.0}}, {}, stream, called={"step": "step|`fields`"}),
     Call("restore", lambda: {"state": stream().state()}, {}, stream),
     Call("state", {}, {"folder": "None text"}, stream),

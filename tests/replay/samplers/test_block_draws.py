@@ -10,18 +10,8 @@ from itertools import accumulate, pairwise, product
 import numpy as np
 import pytest
 
+from replaylab import Field, ReplayBuffer, replay
 from replaylab.errors import ConfigError
-from replaylab.replay import (
-    AntiPrioritized,
-    Blocks,
-    Field,
-    Mixture,
-    Permuted,
-    Prioritized,
-    ReLo,
-    ReplayBuffer,
-    Uniform,
-)
 from tests.given import priorities_or_errors
 from tests.oracle import Stream, block_slots
 from tests.replay.guarantees.chi2 import assert_distribution
@@ -104,7 +94,7 @@ class TestTheJointDistribution:
     @pytest.mark.parametrize("mass", [[3, 1, 4, 1, 5, 9, 2], [1, 0, 0, 7, 0, 2, 1], [1] * 7])
     @pytest.mark.parametrize(("length", "blocks"), [(2, 1), (2, 2), (3, 1), (5, 1)])
     def test_by_enumeration(self, length, blocks, mass, steps):
-        buffer = make(Prioritized(**RAW, block_length=length), mass, steps=steps)
+        buffer = make(replay.Prioritized(**RAW, block_length=length), mass, steps=steps)
         by_slot = sorted(range(7), key=lambda step: (steps + step) % 7)
         assert_joint_distribution(buffer, mass, by_slot, length, blocks, batches=8000)
 
@@ -112,14 +102,14 @@ class TestTheJointDistribution:
     @pytest.mark.parametrize("length", [2, 3])
     def test_of_permuted_priorities_by_the_age_of_what_is_shown(self, length, bins):
         given = [3, 1, 4, 1, 5, 9, 2]
-        buffer = make(Permuted(**RAW, bins=bins, block_length=length), given, steps=24)
+        buffer = make(replay.Permuted(**RAW, bins=bins, block_length=length), given, steps=24)
         mass = [round(m) for m in buffer.probabilities(np.arange(17, 24)) * sum(given)]
         assert sorted(mass) == sorted(given)
         assert mass != given
         assert_joint_distribution(buffer, mass, range(7), length, 1, batches=8000)
 
     def test_of_small_errors_first(self):
-        buffer = make(AntiPrioritized(**RAW, block_length=2), [1 / 4, 1, 1 / 2, 1 / 8, 1, 1 / 4, 1])
+        buffer = make(replay.AntiPrioritized(**RAW, block_length=2), [1 / 4, 1, 1 / 2, 1 / 8, 1, 1 / 4, 1])
         assert_joint_distribution(buffer, [4, 1, 2, 8, 1, 4, 1], range(7), 2, 2, batches=8000)
 
 
@@ -129,7 +119,7 @@ def test_every_draw_by_the_oracle(capacity, length):
     """Whole priorities make every sum exact, so no draw can fall on the other side of an edge."""
     priority = 1.0 + np.arange(capacity) % 7 * (np.arange(capacity) % 3)
     for seed, steps in [(1, capacity), (99, 3 * capacity + capacity // 3), (2**40 + 7, 7 * capacity + 1)]:
-        buffer = make(Prioritized(**RAW, block_length=length), priority, steps=steps, seed=seed)
+        buffer = make(replay.Prioritized(**RAW, block_length=length), priority, steps=steps, seed=seed)
         stream, slots = Stream(seed), (steps + np.arange(capacity)) % capacity
         masses = np.empty(capacity)
         masses[slots] = priority
@@ -139,14 +129,14 @@ def test_every_draw_by_the_oracle(capacity, length):
 
 
 def test_the_same_draws_on_every_machine():
-    buffer = make(Prioritized(**RAW, block_length=4), 1.0 + np.arange(1000) % 7, seed=0)
+    buffer = make(replay.Prioritized(**RAW, block_length=4), 1.0 + np.arange(1000) % 7, seed=0)
     assert buffer.sample(8).id.tolist() == [45, 46, 47, 48, 685, 685, 687, 688]
 
 
 class TestABlock:
     @pytest.mark.parametrize("priority", [1.0, 0.3, 1e-30])
     @pytest.mark.parametrize("length", [2, 3, 8, 20])
-    @pytest.mark.parametrize("kind", [Prioritized, ReLo, AntiPrioritized, Permuted])
+    @pytest.mark.parametrize("kind", [replay.Prioritized, replay.ReLo, replay.AntiPrioritized, replay.Permuted])
     def test_of_equal_priorities_is_consecutive_steps(self, kind, length, priority):
         """As `Blocks` gives; the cells at the two ends may be shorter, and give their steps about equally often."""
         buffer, short = make(kind(block_length=length), np.full(50, priority), steps=133), 0
@@ -162,13 +152,13 @@ class TestABlock:
 
     def test_starts_as_often_at_every_step_as_those_of_blocks(self):
         starts = []
-        for sampler in (Prioritized(block_length=4), Blocks(4)):
+        for sampler in (replay.Prioritized(block_length=4), replay.Blocks(4)):
             buffer = make(sampler, np.ones(37))
             batches = np.stack([buffer.sample(4, progress=0.0).id for _ in range(6000)])
             starts.append(np.bincount(batches[(np.diff(batches) == 1).all(axis=1), 0], minlength=37))
             assert_distribution(starts[-1], np.append(np.full(34, 1 / 34), np.zeros(3)))
 
-    @pytest.mark.parametrize("kind", [Prioritized, AntiPrioritized, Permuted])
+    @pytest.mark.parametrize("kind", [replay.Prioritized, replay.AntiPrioritized, replay.Permuted])
     def test_lies_in_one_cell_and_all_cells_of_a_batch_share_an_offset(self, kind):
         buffer = make(kind(**RAW, block_length=8), np.random.default_rng(0).exponential(size=100), steps=333)
         offsets = set()
@@ -182,7 +172,9 @@ class TestABlock:
     @pytest.mark.parametrize("normalize", ["buffer", "none"])
     def test_has_the_probabilities_and_weights_of_single_draws(self, normalize):
         priority = np.random.default_rng(0).exponential(size=30)
-        single, blocks = (make(Prioritized(**RAW, normalize=normalize, block_length=n), priority) for n in (1, 8))
+        single, blocks = (
+            make(replay.Prioritized(**RAW, normalize=normalize, block_length=n), priority) for n in (1, 8)
+        )
         batch, many = blocks.sample(64), single.sample(5000)
         weight = dict(zip(many.id.tolist(), many.weight, strict=True))
         np.testing.assert_array_equal(batch.probability, single.probabilities(batch.id))
@@ -190,7 +182,7 @@ class TestABlock:
 
     def test_follows_new_priorities_and_new_steps(self):
         """Steps whose neighbours lost their priorities are drawn alone, while the ring goes round."""
-        buffer = make(Prioritized(**RAW, block_length=8), np.ones(50))
+        buffer = make(replay.Prioritized(**RAW, block_length=8), np.ones(50))
         for step in range(50, 200):
             buffer.add(x=step)
             alive = np.arange(step - 49, step + 1)
@@ -201,7 +193,7 @@ class TestABlock:
 
 class TestRefusals:
     def test_a_batch_that_is_no_multiple(self):
-        buffer, twin = (make(Prioritized(**RAW, block_length=8), np.ones(50)) for _ in range(2))
+        buffer, twin = (make(replay.Prioritized(**RAW, block_length=8), np.ones(50)) for _ in range(2))
         with pytest.raises(ConfigError) as caught:
             buffer.sample(20)
         assert str(caught.value) == (
@@ -211,7 +203,7 @@ class TestRefusals:
         np.testing.assert_array_equal(buffer.sample(16).id, twin.sample(16).id)
 
     def test_a_share_of_a_mixture_that_is_no_multiple(self):
-        buffer = make(Mixture((Uniform(), Prioritized(**RAW, block_length=8))), np.ones(50))
+        buffer = make(replay.Mixture((replay.Uniform(), replay.Prioritized(**RAW, block_length=8))), np.ones(50))
         assert len(buffer.sample(16).id) == 16
         with pytest.raises(ConfigError, match="but got batch_size=4, block_length=8; ask for 8 rows"):
             buffer.sample(8)

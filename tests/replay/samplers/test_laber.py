@@ -8,7 +8,7 @@ import pytest
 from replaylab.errors import ConfigError
 from replaylab.replay import Field, LaBER, NStep, Oracle, ReplayBuffer, Sequence
 from replaylab.replay.data.batch import Batch
-from tests.replay.buffers import filled
+from tests.replay.buffers import FLAGS, filled, transition
 from tests.replay.guarantees.chi2 import assert_distribution
 
 SCORES = np.array([0.5, 0.0, 3.0, 1.0, 0.25])
@@ -119,13 +119,7 @@ class TestTheBatch:
             np.testing.assert_allclose(batch.probability, 1 / 16)
 
     def test_the_pool_is_transformed_and_nested(self):
-        fields = {
-            "obs": {"a": Field((2,)), "b": (Field(),)},
-            "reward": Field(),
-            "next_obs": {"a": Field((2,)), "b": (Field(),)},
-            "terminated": Field((), bool),
-            "truncated": Field((), bool),
-        }
+        fields = transition({"a": Field((2,)), "b": (Field(),)})
         sampler = LaBER(lambda pool: pool.reward + pool.discount + pool.obs["b"][0])
         buffer = ReplayBuffer(10, fields, replicas=2, sampler=sampler, transforms=[NStep(2, 0.5)], seed=0)
         obs = {"a": np.ones((2, 6, 2)), "b": (np.ones((2, 6)),)}
@@ -180,7 +174,7 @@ def test_what_is_kept_counts_as_drawn(replicas):
 
 
 def test_every_step_of_a_kept_sequence_counts():
-    fields = {"x": Field(), "terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
+    fields = {"x": Field(), **FLAGS}
     options = {
         "sampler": LaBER(lambda pool: pool.id == 0),
         "transforms": [Sequence(2, overlap=0)],

@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from replaylab.errors import SnapshotError
 from replaylab.files.bundle import Bundle, Draft
 from replaylab.files.folder import Folder
-from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, snapshot
+from replaylab.replay import Field, Prioritized, ReplayBuffer, snapshot
+from tests.replay.buffers import Even
 from tests.replay.threads.alone import repeat_together, run_alone
 
 
@@ -237,14 +237,6 @@ def test_snapshots_taken_beside_all_else_are_of_one_moment(tmp_path):
         assert again.probabilities(ids).sum() == pytest.approx(1, rel=1e-9)
 
     repeat_together((add, learn, save, save))
-
-
-@dataclass(frozen=True)
-class Even(CustomSampler):
-    """Uniform, in Python."""
-
-    def distribution(self, view, batch_size):
-        return np.full(len(view), 1 / len(view))
 
 
 ASKING = """

@@ -6,20 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from replaylab.replay import (
-    LAP,
-    Field,
-    Geometric,
-    Mixture,
-    Permuted,
-    Prioritized,
-    RankBased,
-    Recency,
-    ReplayBuffer,
-    Sequence,
-    Sticky,
-    Uniform,
-)
+from replaylab import Field, ReplayBuffer, replay
 from tests.replay.buffers import filled
 
 
@@ -29,15 +16,15 @@ class TestTrap10WorkDoesNotGrowWithTheBuffer:
 
     SMALL, LARGE = 10_000, 1_000_000
     SAMPLERS = (
-        Uniform(),
-        Recency(least=1_000),
-        Geometric(),
-        Sticky(),
-        Prioritized(),
-        Permuted(),
-        LAP(),
-        RankBased(),
-        Mixture((Uniform(), Prioritized())),
+        replay.Uniform(),
+        replay.Recency(least=1_000),
+        replay.Geometric(),
+        replay.Sticky(),
+        replay.Prioritized(),
+        replay.Permuted(),
+        replay.LAP(),
+        replay.RankBased(),
+        replay.Mixture((replay.Uniform(), replay.Prioritized())),
     )
 
     @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
@@ -105,7 +92,7 @@ def test_reading_many_replicas_looks_at_each_once():
 
 
 def test_figures_of_sequences_take_memory_for_steps_not_for_blocks():
-    buffer = ReplayBuffer(20_000, {"x": Field()}, transforms=[Sequence(1000, 0, 0)], episodes="manual", seed=0)
+    buffer = ReplayBuffer(20_000, {"x": Field()}, transforms=[replay.Sequence(1000, 0, 0)], episodes="manual", seed=0)
     buffer.extend(x=np.zeros(20_000))
     buffer.stats()
     tracemalloc.start()
