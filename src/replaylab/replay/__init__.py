@@ -7,12 +7,13 @@ from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.recorder import ReplayRecorder
 from replaylab.replay.collect.step_writer import StepWriter
 from replaylab.replay.collect.streaming import ReplayStream
+from replaylab.replay.common_members import SamplingTotals
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.progress import Progress
 from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, Schedules, as_schedule, scheduled
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed
-from replaylab.replay.introspection import ReplayStats, SamplingTotals
+from replaylab.replay.introspection import ReplayStats
 from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.priorities import Priorities
 from replaylab.replay.protocols import (

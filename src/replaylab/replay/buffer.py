@@ -368,7 +368,7 @@ class ReplayBuffer(CommonMembers):
         Raises:
             IdError: A step is not stored, or not any more.
         """
-        return introspection.get(self._parts, ids)
+        return self._parts.layout.unflatten(iter(self._parts.core.gather(ids, False).values()))
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Members that `ReplayBuffer` and `Priorities` share: options, sizes, probabilities and snapshots."""
 
 import os
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,22 @@ from replaylab.replay.data.arrays import feedback_of, values_array
 from replaylab.replay.data.seeding import Seed
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage import Retention
+
+
+class SamplingTotals(NamedTuple):
+    """Sums over the stored steps of the mass m that the sampling probability P(i) = m_i / Σ m is proportional to.
+
+    With replicas each is an array ``[R]``. Source of sharing by totals: Horgan et al. 2018.
+
+    Attributes:
+        total: Σ m, where m = 1 (`Uniform`) or p^α (`Prioritized`).
+        least: The smallest m > 0; with a `Sequence`, of the sum over its steps. Infinite if nothing can be drawn.
+        rows: N, the number of stored steps, or of sequences.
+    """
+
+    total: Any
+    least: Any
+    rows: Any
 
 
 class CommonMembers:
@@ -83,7 +99,7 @@ class CommonMembers:
         """
         return introspection.probabilities(self._parts, ids, batch_size, progress)
 
-    def sampling_totals(self) -> introspection.SamplingTotals | None:
+    def sampling_totals(self) -> SamplingTotals | None:
         """Return what the sampling probabilities are proportional to, summed over the stored steps, in O(1).
 
         With it you can draw from several buffers as from one: choose a buffer with probability total / Σ totals, then
@@ -99,7 +115,12 @@ class CommonMembers:
             >>> buffer.sampling_totals()
             SamplingTotals(total=3.5, least=0.5, rows=3)
         """
-        return introspection.sampling_totals(self._parts)
+        totals = self._parts.engine.totals()
+        if not totals:
+            return None
+        if self._parts.config.replicas is None:
+            return SamplingTotals(*totals[0])
+        return SamplingTotals(*(np.array(column) for column in zip(*totals, strict=True)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.

@@ -1,4 +1,4 @@
-"""Reading the rows of a buffer by id and by slot."""
+"""Reading the rows of a buffer by slot, and by id in the form of a batch."""
 
 from typing import Any
 
@@ -11,11 +11,6 @@ from replaylab.replay.data.arrays import ids_array
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.trees import without_missing
-
-
-def get(parts: BufferParts, ids: npt.ArrayLike) -> dict[str, Any]:
-    """Return stored steps; see `ReplayBuffer.get`."""
-    return parts.layout.unflatten(iter(parts.core.gather(ids, False).values()))
 
 
 def columns(parts: BufferParts) -> dict[str, Any]:

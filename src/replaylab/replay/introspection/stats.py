@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,22 +86,6 @@ class ReplayStats:
         return "\n".join([head, *(f"  {name:{width}}  {_text(value)}" for name, value in named)])
 
 
-class SamplingTotals(NamedTuple):
-    """Sums over the stored steps of the mass m that the sampling probability P(i) = m_i / Σ m is proportional to.
-
-    With replicas each is an array ``[R]``. Source of sharing by totals: Horgan et al. 2018.
-
-    Attributes:
-        total: Σ m, where m = 1 (`Uniform`) or p^α (`Prioritized`).
-        least: The smallest m > 0; with a `Sequence`, of the sum over its steps. Infinite if nothing can be drawn.
-        rows: N, the number of stored steps, or of sequences.
-    """
-
-    total: Any
-    least: Any
-    rows: Any
-
-
 def stats_of(parts: BufferParts, batch_size: int | None, progress: float | None) -> ReplayStats:
     """Return a buffer's figures; see `ReplayBuffer.stats`."""
     batch_size = None if batch_size is None else positive("batch_size", batch_size, most=LARGEST_AXIS)
@@ -147,16 +131,6 @@ def probabilities(
         checked_progress(progress, parts.config.replicas)  # also where it decides nothing
     scheduled = parts.layout.schedules.at(progress if sampler.distribution_needs_progress else 0.0)
     return parts.engine.probabilities(ids, batch_size, scheduled)
-
-
-def sampling_totals(parts: BufferParts) -> SamplingTotals | None:
-    """Return what the sampling probabilities are proportional to; see `ReplayBuffer.sampling_totals`."""
-    totals = parts.engine.totals()
-    if not totals:
-        return None
-    if parts.config.replicas is None:
-        return SamplingTotals(*totals[0])
-    return SamplingTotals(*(np.array(column) for column in zip(*totals, strict=True)))
 
 
 def replay_counts(parts: BufferParts) -> list[npt.NDArray[np.int64]]:
