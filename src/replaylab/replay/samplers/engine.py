@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.arguments import LARGEST_AXIS
+from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError
 from replaylab.replay.data.arrays import as_array, positive
 from replaylab.replay.data.batch import Batch, copy_batch
@@ -135,24 +136,6 @@ class DrawEngine:
         return rows
 
 
-class EpisodeFlags:
-    """What steps to be stored say of episodes' ends; copies, since views of the buffer's rows change as it stores.
-
-    Args:
-        values: The steps, by field, not checked yet.
-    """
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        names = [name for name in ("terminated", "truncated") if name in values]
-        self._flags = {name: as_array(f"field `{name}`", values[name]).copy() for name in names}
-
-    def of_shape(self, shape: tuple[int, int, int]) -> tuple[Bools, Bools]:
-        """Return ``terminated`` and ``truncated`` (R, T, E), once the core has taken the steps; False if not given."""
-        never = np.zeros(shape)
-        terminated, truncated = (self._flags.get(name, never) for name in ("terminated", "truncated"))
-        return terminated.astype(np.bool_).reshape(shape), truncated.astype(np.bool_).reshape(shape)
-
-
 SamplerT = TypeVar("SamplerT")
 
 
@@ -219,3 +202,34 @@ class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
     def saving(self) -> AbstractContextManager[None]:
         """Return the lock, which is acquired when no `add` is half-way."""
         return self.lock.held(saving=True)
+
+
+class RecordingEngine(PythonEngine[SamplerT]):
+    """The base of engines that record each stored step, and where episodes end."""
+
+    def store(self, store: Callable[[], Any], values: Mapping[str, Any], length: int) -> Any:
+        """Let the core store steps, and record them."""
+        shape = (len(self._generators), length, self._layout.num_envs or 1)
+        # Copies, since views of the buffer's rows change as it stores.
+        flags = {name: as_array(f"field `{name}`", values[name]).copy() for name in ENDS if name in values}
+        with self.lock.held(adding=True):
+            ids = store()  # which checks the values
+            never = np.zeros(shape)
+            terminated, truncated = (flags.get(name, never).astype(np.bool_).reshape(shape) for name in ENDS)
+            self.record(np.reshape(ids, shape), terminated, truncated)
+        return ids
+
+    def end_episode(self, where: npt.ArrayLike | None) -> None:
+        """Begin new episodes."""
+        super().end_episode(where)
+        shape = (len(self._generators), self._layout.num_envs or 1)
+        with self.lock.held():
+            self.record_ends(np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape))
+
+    @abstractmethod
+    def record(self, ids: Ids, terminated: Bools, truncated: Bools) -> None:
+        """Record steps (R, T, E), of which those with id −1 were not stored."""
+
+    @abstractmethod
+    def record_ends(self, ended: Bools) -> None:
+        """Record that the episodes of these environments (R, E) were truncated."""

@@ -14,7 +14,7 @@ from replaylab.replay.data.arrays import ids_array, values_array
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.seeding import Seed
 from replaylab.replay.samplers.custom.view import RECORD_NBYTES, Floats, Ids, Record, View
-from replaylab.replay.samplers.engine import DrawEngine, EpisodeFlags, Layout, PythonEngine
+from replaylab.replay.samplers.engine import Bools, DrawEngine, Layout, RecordingEngine
 from replaylab.replay.samplers.sampler import Sampler
 
 SUMS_TO_ONE = 1e-4
@@ -152,7 +152,7 @@ class Oracle(TopScores):
         return self.score(view.ids)
 
 
-class CustomEngine(PythonEngine[CustomSampler]):
+class CustomEngine(RecordingEngine[CustomSampler]):
     """Draws by a `CustomSampler`, and keeps the records of stored steps for its views."""
 
     def __init__(self, core: _core.Replay, layout: Layout, seed: Seed, sampler: CustomSampler) -> None:
@@ -165,25 +165,15 @@ class CustomEngine(PythonEngine[CustomSampler]):
         """Bytes of all records."""
         return sum(array.nbytes for record in self._records for array in vars(record).values())
 
-    def store(self, store: Callable[[], Any], values: Mapping[str, Any], length: int) -> Any:
-        """Let the core store steps, and record their ids and where episodes end."""
-        replicas, envs = self._axes
-        flags = EpisodeFlags(values)
-        with self.lock.held(adding=True):
-            ids = store()
-            terminated, truncated = flags.of_shape((replicas, length, envs))
-            ended = terminated | truncated
-            for record, row, last in zip(self._records, np.reshape(ids, ended.shape), ended, strict=True):
-                record.stored(row, last)
-        return ids
+    def record(self, ids: Ids, terminated: Bools, truncated: Bools) -> None:
+        """Record ids, and where episodes end."""
+        for record, rows, last in zip(self._records, ids, terminated | truncated, strict=True):
+            record.stored(rows, last)
 
-    def end_episode(self, where: npt.ArrayLike | None) -> None:
+    def record_ends(self, ended: Bools) -> None:
         """Begin new episodes."""
-        super().end_episode(where)
-        with self.lock.held():
-            masks = np.ones(self._axes, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(self._axes)
-            for record, row in zip(self._records, masks, strict=True):
-                record.end_episode(row)
+        for record, row in zip(self._records, ended, strict=True):
+            record.end_episode(row)
 
     def clear(self) -> None:
         """Drop every step."""

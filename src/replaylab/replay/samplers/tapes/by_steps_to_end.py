@@ -4,7 +4,7 @@ A step's bin is its kind, how far it is from its episode's end, and its age. Kin
 truncated one, 2 of a terminated one. Distances and ages are in magnitudes: 0, 1, 2–3, 4–7 and so on, by the bit length.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.errors import ConfigError
 from replaylab.replay.data.seeding import Seed
-from replaylab.replay.samplers.engine import DrawEngine, EpisodeFlags, Floats, Layout
+from replaylab.replay.samplers.engine import Bools, DrawEngine, Floats, Layout, RecordingEngine
 from replaylab.replay.samplers.tapes.tape import Tape, TapeEngine
 from replaylab.replay.samplers.tapes.tape_file import Ids
 
@@ -187,7 +187,7 @@ def _id(keys: Ids) -> Ids:
     return keys & ((1 << _ID_BITS) - 1)
 
 
-class ByStepsToEndEngine(TapeEngine):
+class ByStepsToEndEngine(RecordingEngine[Tape], TapeEngine):
     """Draws by the bins of a tape's rows, and remembers where episodes ended.
 
     Raises:
@@ -210,27 +210,18 @@ class ByStepsToEndEngine(TapeEngine):
         """Bytes of the stored steps' keys, when all are of finished episodes."""
         return 8 * self._layout.capacity * len(self._origins)
 
-    def store(self, store: Callable[[], Any], values: Mapping[str, Any], length: int) -> Any:
-        """Let the core store steps, and take note of where episodes end."""
-        flags = EpisodeFlags(values)
-        with self.lock.held(adding=True):
-            ids, self._bins = store(), None
-            shape = (len(self._origins), length, 1)
-            terminated, truncated = flags.of_shape(shape)
-            rows = np.reshape(ids, shape)
-            for r, t, _ in np.argwhere((terminated | truncated) & (rows >= 0)):
-                self._stored.end(int(r), int(rows[r, t, 0]), bool(terminated[r, t, 0]))
-        return ids
+    def record(self, ids: Ids, terminated: Bools, truncated: Bools) -> None:
+        """Take note of where episodes end."""
+        self._bins = None
+        for r, t, _ in np.argwhere((terminated | truncated) & (ids >= 0)):
+            self._stored.end(int(r), int(ids[r, t, 0]), bool(terminated[r, t, 0]))
 
-    def end_episode(self, where: npt.ArrayLike | None) -> None:
+    def record_ends(self, ended: Bools) -> None:
         """Take note that episodes were truncated."""
-        super().end_episode(where)
-        with self.lock.held():
-            ended = np.ones(len(self._origins), np.bool_) if where is None else np.asarray(where, np.bool_).reshape(-1)
-            for r, (ends, next_id) in enumerate(zip(ended, self._core.counts()[1], strict=True)):
-                if ends and next_id > self._stored.open(r):
-                    self._stored.end(r, next_id - 1, terminated=False)
-                    self._bins = None
+        for r, (ends, next_id) in enumerate(zip(ended[:, 0], self._core.counts()[1], strict=True)):
+            if ends and next_id > self._stored.open(r):
+                self._stored.end(r, next_id - 1, terminated=False)
+                self._bins = None
 
     def choose(self, recorded: Ids, newest: Ids) -> tuple[Ids, Floats]:
         """Return a step of the bin of each recorded one, (R, B), and its probability."""
