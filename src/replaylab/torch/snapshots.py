@@ -23,7 +23,7 @@ from replaylab.torch.device_parts import DeviceParts
 from replaylab.torch.drawing.fixed_point import ONE, fixed_point
 from replaylab.torch.drawing.philox import LOW
 from replaylab.torch.drawing.samplers import ProportionalDraws, RecencyDraws
-from replaylab.torch.rows.step_ring import LEFT
+from replaylab.torch.rows.packing import LEFT
 from replaylab.trees import flatten
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -295,7 +295,7 @@ def store_kernel(
     below = sums
     for level in tl.static_range(1, DEPTH + 1):
         tl.debug_barrier()  # so that all of the level below is written
-        own = tl.load(starts + level)
+        level_start = tl.load(starts + level)
         low = first >> (_BITS * level)
         straight = ((tl.minimum(first + n, capacity) - 1) >> (_BITS * level)) - low + 1  # up to the ring's seam
         count = straight + ((first + n - capacity - 1) >> (_BITS * level)) + 1  # and those from it on
@@ -307,11 +307,11 @@ def store_kernel(
             nodes = tl.where(index < straight, low + index, index - straight)
             at = (nodes[:, None] << _BITS) + siblings[None, :]
             total = tl.load(sums + tl.load(starts + (level - 1)) + at, mask=inside[:, None], other=0)
-            tl.store(sums + own + nodes, tl.sum(total, 1), mask=inside)
+            tl.store(sums + level_start + nodes, tl.sum(total, 1), mask=inside)
             largest = tl.load(below + at, mask=inside[:, None], other=0)
-            tl.store(peaks + own - leaves + nodes, tl.max(largest, 1), mask=inside)
+            tl.store(peaks + level_start - leaves + nodes, tl.max(largest, 1), mask=inside)
             start += _NODES
-        below = peaks + own - leaves
+        below = peaks + level_start - leaves
 
 
 @triton.jit
@@ -418,8 +418,8 @@ def update(
     write_kernel[(parts,)](sums, starts, tickets, updates, slots, leaves, n, DEPTH=depth, **options)
     counted = (updates, partials, counts, applied, n, parts)
     below, below_start = sums, 0
-    for level, own in enumerate(levels(capacity).starts[1:], 1):
-        start = own - levels(capacity).leaves
+    for level, level_start in enumerate(levels(capacity).starts[1:], 1):
+        start = level_start - levels(capacity).leaves
         peak_kernel[(parts,)](below, peaks, slots, *counted, below_start, start, LEVEL=level, **options)
         below, below_start = peaks, start
     return applied

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from replaylab.torch.operators import operator
-from replaylab.torch.rows.packing import RowPacking
-from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED, StepRing
+from replaylab.torch.rows.packing import TERMINATED, TRUNCATED, RowPacking
+from replaylab.torch.rows.step_ring import StepRing
 
 DRAWN, LAST, FRAME, NEXT = range(4)
 """Where a column comes from: the drawn step's row, the row of the last step that is taken together with it, the drawn

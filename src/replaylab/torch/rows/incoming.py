@@ -8,7 +8,7 @@ from torch import Tensor
 from replaylab.errors import ShapeError
 from replaylab.replay.data.arrays import refuse
 from replaylab.torch.options import ENDS, DeviceOptions, top
-from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED
+from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
 from replaylab.torch.rows.tensors import as_tensor, field_tensor
 from replaylab.trees import flatten_as
 

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from replaylab.torch.rows.step_ring import TERMINATED, TRUNCATED
+from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
 
 _TERMINATED, _TRUNCATED = tl.constexpr(TERMINATED), tl.constexpr(TRUNCATED)
 
@@ -95,20 +95,20 @@ def apart_kernel(
     inside = row < n
     early = row < envs
     before = tl.load(head_at) + row - envs
-    kept = inside & (before >= tl.load(tail_at))
+    stored = inside & (before >= tl.load(tail_at))
     differ = tl.zeros((SIZE,), tl.int32)
     for start in range(0, WIDTH, WORDS):
         word = start + tl.arange(0, WORDS)[None, :]
-        mask = kept[:, None] & (word < WIDTH)
+        mask = stored[:, None] & (word < WIDTH)
         new = tl.load(new_frames + row[:, None] * WIDTH + word, mask=mask, other=0)
         first = tl.load(led + row[:, None] * WIDTH + word, mask=mask & early[:, None], other=0)
         later = tl.load(following + (row[:, None] - envs) * WIDTH + word, mask=mask & (row >= envs)[:, None], other=0)
         differ += tl.sum((tl.where(early[:, None], first, later) != new).to(tl.int32), 1)
-    end = tl.load(flags + before % capacity, mask=kept & early, other=0)
-    end = tl.where(early, end, tl.load(new_flags + row - envs, mask=kept & (row >= envs), other=0))
-    found = kept & (differ > 0) & ((end & _TERMINATED) == 0)
-    tl.store(apart + row, found.to(tl.int32), mask=inside)
-    tl.store(counted + tl.program_id(0), tl.sum(found.to(tl.int64), 0))
+    end = tl.load(flags + before % capacity, mask=stored & early, other=0)
+    end = tl.where(early, end, tl.load(new_flags + row - envs, mask=stored & (row >= envs), other=0))
+    lie_apart = stored & (differ > 0) & ((end & _TERMINATED) == 0)
+    tl.store(apart + row, lie_apart.to(tl.int32), mask=inside)
+    tl.store(counted + tl.program_id(0), tl.sum(lie_apart.to(tl.int64), 0))
 
 
 @triton.jit
@@ -154,19 +154,19 @@ def store_kernel(
         tl.store(rest + slot[:, None] * WIDTH + word, value, mask=mask)
     for start in range(0, FRAME_WIDTH, WORDS):
         word = start + tl.arange(0, WORDS)[None, :]
-        given = row[:, None] * FRAME_WIDTH + word
+        source = row[:, None] * FRAME_WIDTH + word
         mask = inside[:, None] & (word < FRAME_WIDTH)
-        value = tl.load(new_frames + given, mask=mask, other=0)
+        value = tl.load(new_frames + source, mask=mask, other=0)
         tl.store(frames + slot[:, None] * FRAME_WIDTH + word, value, mask=mask)
         if DERIVED:
             early = (row < envs)[:, None]
-            first = tl.load(led + given, mask=mask & moved[:, None] & early, other=0)
-            before = given - envs * FRAME_WIDTH
+            first = tl.load(led + source, mask=mask & moved[:, None] & early, other=0)
+            before = source - envs * FRAME_WIDTH
             later = tl.load(following + before, mask=mask & moved[:, None] & (row >= envs)[:, None], other=0)
             first = tl.where(early, first, later)
             tl.store(frames + aside[:, None] * FRAME_WIDTH + word, first, mask=mask & moved[:, None])
             tail = (capacity + row - (n - envs))[:, None]
-            value = tl.load(following + given, mask=mask & newest[:, None], other=0)
+            value = tl.load(following + source, mask=mask & newest[:, None], other=0)
             tl.store(frames + tail * FRAME_WIDTH + word, value, mask=mask & newest[:, None])
 
 

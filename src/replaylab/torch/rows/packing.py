@@ -12,6 +12,9 @@ from replaylab.torch.options import ENDS, HALVES, DeviceOptions, top, torch_dtyp
 WORD = 4
 """Bytes of a word."""
 
+TERMINATED, TRUNCATED, LEFT = 1, 2, 4
+"""Bits of a step's flags; `LEFT`: its environment was reset separately (`end_episode`)."""
+
 
 class RowPacking:
     """Which words of a row hold which field.

@@ -4,10 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from replaylab.torch.operators import operator
-from replaylab.torch.rows.packing import RowPacking
-
-TERMINATED, TRUNCATED, LEFT = 1, 2, 4
-"""Bits of a step's flags; `LEFT`: its environment was reset separately (`end_episode`)."""
+from replaylab.torch.rows.packing import LEFT, TERMINATED, RowPacking
 
 
 class StepRing(nn.Module):
