@@ -6,6 +6,8 @@ import torch
 
 from replaylab.replay import LAP, Field, Geometric, NStep, Prioritized, ReLo, Uniform
 from replaylab.torch import DeviceReplay
+from replaylab.torch.drawing import kernels
+from replaylab.torch.rows import kernels as row_kernels
 
 FLAG = Field((), bool)
 FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
@@ -25,9 +27,10 @@ def buffers(replay):
 
 
 def compare(sampler, next_obs, capacity):
+    row_kernels.ROWS = kernels.DRAWN = 16 if capacity < 100 else 256  # a program takes long here, its rows do not
     options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "final_obs_share": 0.1, "device": "cpu"}
     options["transforms"] = [NStep(3, 0.97)] if capacity > 1_000 else []
-    replays = [DeviceReplay(capacity, FIELDS, kernels=kernels, seed=9, **options) for kernels in ("torch", "triton")]
+    replays = [DeviceReplay(capacity, FIELDS, kernels=run_by, seed=9, **options) for run_by in ("torch", "triton")]
     assert [replay.parts.stream.triton for replay in replays] == [False, True]
     generator = torch.Generator().manual_seed(4)
     for length in (1, 3, capacity // 4, capacity // 2):
