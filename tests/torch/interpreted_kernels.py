@@ -6,8 +6,6 @@ import torch
 
 from replaylab.replay import LAP, Field, Geometric, NStep, Prioritized, ReLo, Uniform
 from replaylab.torch import DeviceReplay
-from replaylab.torch.drawing import kernels
-from replaylab.torch.rows import kernels as row_kernels
 
 FLAG = Field((), bool)
 FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
@@ -27,6 +25,9 @@ def buffers(replay):
 
 
 def compare(sampler, next_obs, capacity):
+    from replaylab.torch.drawing import kernels  # with Triton, which is not everywhere where modules are collected
+    from replaylab.torch.rows import kernels as row_kernels
+
     row_kernels.ROWS = kernels.DRAWN = 16 if capacity < 100 else 256  # a program takes long here, its rows do not
     options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "final_obs_share": 0.1, "device": "cpu"}
     options["transforms"] = [NStep(3, 0.97)] if capacity > 1_000 else []
