@@ -54,8 +54,14 @@ class EnvStep:
 
     def columns(self) -> dict[str, Any]:
         """Return what a replay stores of the step, by name, each (R, ...); of `next_obs` the true ones."""
-        names = ("obs", "action", "reward", "terminated", "truncated")
-        return {name: getattr(self, name) for name in names} | {"next_obs": self.true_next_obs()}
+        return {
+            "obs": self.obs,
+            "action": self.action,
+            "reward": self.reward,
+            "next_obs": self.true_next_obs(),
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+        }
 
     def true_next_obs(self) -> Obs:
         """Return the next observations, (R, ...): at an episode's end its true last observation."""

@@ -66,6 +66,7 @@ class RowGather(nn.Module):
         slices = [field.packing.columns[field.path] for field in self.fields]
         self.sources = [field.source for field in self.fields]
         self.starts, self.ends = [words.start for words in slices], [words.stop for words in slices]
+        self.lengths = [end - start for start, end in zip(self.starts, self.ends, strict=True)]
         words, first = [], 0
         for source, start, end in zip(self.sources, self.starts, self.ends, strict=True):
             words += [(source, word, first, end - start, word - start) for word in range(start, end)]
@@ -81,10 +82,10 @@ class RowGather(nn.Module):
         tables = (ring.frames, ring.rest, ring.flags, ring.side, ring.head)
         how = (self.sources, self.starts, self.ends, self.column, ring.envs, self.triton)
         words, *rest = gather_rows(*tables, ids, self.powers, self.plan, *how)
-        parts = words.split([(end - start) * rows for start, end in zip(self.starts, self.ends, strict=True)])
+        parts = words.split([length * rows for length in self.lengths])
         columns = {
             field.name: field.packing.unpack(field.path, part, rows)
-            for field, part in zip(self.fields, parts, strict=False)
+            for field, part in zip(self.fields, parts, strict=True)
         }
         return Gathered(columns, *rest)
 

@@ -83,13 +83,13 @@ def gather_kernel(
 
 @triton.jit
 def apart_kernel(
-    led, flags, head_at, tail_at, new_frames, new_flags, following, apart, counted,
+    led_to, flags, head_at, tail_at, new_frames, new_flags, following, apart, counted,
     n, capacity, envs,
     WIDTH: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     """Find the steps before new ones whose next observation is not the new one, and count them by program.
 
-    `led` holds the observations that the newest stored steps led to. See `step_ring.store_steps`.
+    `led_to` holds the observations that the newest stored steps led_to to. See `step_ring.store_steps`.
     """
     row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
     inside = row < n
@@ -101,7 +101,7 @@ def apart_kernel(
         word = start + tl.arange(0, WORDS)[None, :]
         mask = stored[:, None] & (word < WIDTH)
         new = tl.load(new_frames + row[:, None] * WIDTH + word, mask=mask, other=0)
-        first = tl.load(led + row[:, None] * WIDTH + word, mask=mask & early[:, None], other=0)
+        first = tl.load(led_to + row[:, None] * WIDTH + word, mask=mask & early[:, None], other=0)
         later = tl.load(following + (row[:, None] - envs) * WIDTH + word, mask=mask & (row >= envs)[:, None], other=0)
         differ += tl.sum((tl.where(early[:, None], first, later) != new).to(tl.int32), 1)
     end = tl.load(flags + before % capacity, mask=stored & early, other=0)
@@ -113,7 +113,7 @@ def apart_kernel(
 
 @triton.jit
 def store_kernel(
-    led, frames, rest, flags, side, owners, head_at, closings_at, new_frames, new_rest, new_flags, following,
+    led_to, frames, rest, flags, side, owners, head_at, closings_at, new_frames, new_rest, new_flags, following,
     apart, counted, lost, ids, n, capacity, envs, sides,
     FRAME_WIDTH: tl.constexpr, WIDTH: tl.constexpr, DERIVED: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
@@ -160,7 +160,7 @@ def store_kernel(
         tl.store(frames + slot[:, None] * FRAME_WIDTH + word, value, mask=mask)
         if DERIVED:
             early = (row < envs)[:, None]
-            first = tl.load(led + source, mask=mask & moved[:, None] & early, other=0)
+            first = tl.load(led_to + source, mask=mask & moved[:, None] & early, other=0)
             before = source - envs * FRAME_WIDTH
             later = tl.load(following + before, mask=mask & moved[:, None] & (row >= envs)[:, None], other=0)
             first = tl.where(early, first, later)
@@ -229,20 +229,20 @@ def store(
     n, capacity, parts = len(new[2]), len(flags), triton.cdiv(len(new[2]), ROWS)
     new_frames, new_rest, new_flags, following = (head if rows is None else rows.contiguous() for rows in new)
     ids, counted, lost = (torch.empty(count, dtype=torch.int64, device=head.device) for count in (n, parts, parts))
-    led, apart = frames, ids
+    led_to, apart = frames, ids
     size = {"SIZE": ROWS, "WORDS": WORDS, **OPTIONS}
     if derived:
-        led = frames[capacity : capacity + envs]
+        led_to = frames[capacity : capacity + envs]
         if n > envs:  # they are overwritten by the last ones while the first ones are read
-            led = led.clone()
+            led_to = led_to.clone()
         apart = torch.empty(n, dtype=torch.int32, device=head.device)
         apart_kernel[(parts,)](
-            *(led, flags, head, tail, new_frames, new_flags, following, apart, counted),
+            *(led_to, flags, head, tail, new_frames, new_flags, following, apart, counted),
             *(n, capacity, envs),
             **{"WIDTH": frames.shape[1], **size},
         )
     store_kernel[(parts,)](
-        *(led, frames, rest, flags, *sides[:2], head, closings, new_frames, new_rest, new_flags, following),
+        *(led_to, frames, rest, flags, *sides[:2], head, closings, new_frames, new_rest, new_flags, following),
         *(apart, counted, lost, ids, n, capacity, envs, sides[2]),
         **{"FRAME_WIDTH": frames.shape[1], "WIDTH": rest.shape[1], "DERIVED": derived, **size},
     )
