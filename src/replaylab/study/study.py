@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -85,7 +86,7 @@ class Study:
         """
         return cls(spec_in(Path(folder)), Path(folder))
 
-    @property
+    @cached_property  # of published rows it knows the plan, which takes long for hundreds of chunks
     def _results(self) -> Results:
         """The reader of the folder's results."""
         return results_in(self.folder, self.spec)
@@ -131,7 +132,9 @@ class Study:
             SpecError: the folder holds another study, or the study cannot be run.
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
-        where, shown = execution.chosen_executor(workers, executor), reporter or execution.reporter_in_python(show)
+        from replaylab.study.execution.progress import reporter_in_python  # Rich, which workers start without
+
+        where, shown = execution.chosen_executor(workers, executor), reporter or reporter_in_python(show)
         return execution.run_study(self.spec, self.folder, where, shown, checkpoint_every)
 
     @takes(seconds=NOT_NEGATIVE)
