@@ -102,7 +102,7 @@ class SamplerTestCase:
         options: dict[str, Any] = {"num_envs": num_envs, "replicas": replicas, "transforms": self.transforms}
         buffer = ReplayBuffer(capacity, fields, sampler=self.sampler, seed=seed, **options)
         while len(buffer) < min(steps, capacity) or stored_ids(buffer)[-1] < steps - 1:
-            give(buffer, 5, most=capacity if state == "full" else steps + 3)
+            give(buffer, 20, most=capacity if state == "full" else steps + 3)
         ids = stored_ids(buffer)
         rng = np.random.default_rng(5)
         values = np.repeat(rng.normal(size=(1, len(ids))) * (rng.random(len(ids)) > 0.2), replicas or 1, axis=0)
@@ -121,7 +121,7 @@ class SamplerTestCase:
 
     def distribution(self, buffer: ReplayBuffer, ids: Ids) -> Floats:
         """Return the probabilities of ids (N,) in each replica (R, N)."""
-        rows = ids if buffer.replicas is None else np.broadcast_to(ids, (buffer.replicas, len(ids)))
+        rows = ids if buffer.replicas is None else ids[None].repeat(buffer.replicas, axis=0)
         return buffer.probabilities(rows, batch_size=self.batch_size, progress=0.5).reshape(-1, len(ids))
 
     def draw_with_distribution(self, buffer: ReplayBuffer, ids: Ids) -> tuple[Floats, Any, Any]:

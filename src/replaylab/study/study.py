@@ -132,10 +132,8 @@ class Study:
             SpecError: the folder holds another study, or the study cannot be run.
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
-        from replaylab.study.execution.progress import reporter_in_python  # Rich, which workers start without
-
-        where, shown = execution.chosen_executor(workers, executor), reporter or reporter_in_python(show)
-        return execution.run_study(self.spec, self.folder, where, shown, checkpoint_every)
+        where = execution.chosen_executor(workers, executor)
+        return execution.run_study(self.spec, self.folder, where, reporter, show, checkpoint_every)
 
     @takes(seconds=NOT_NEGATIVE)
     def estimate(

@@ -4,7 +4,6 @@ from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, es
 from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.local.in_process import InProcess
 from replaylab.study.execution.local.processes import LocalProcesses, chosen_executor
-from replaylab.study.execution.progress import reporter_in_python
 from replaylab.study.execution.reporter import Reporter
 from replaylab.study.execution.study_run import RunSummary, run_study
 
@@ -18,6 +17,5 @@ __all__ = [
     "RunSummary",
     "chosen_executor",
     "estimate_study",
-    "reporter_in_python",
     "run_study",
 ]

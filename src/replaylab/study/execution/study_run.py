@@ -38,9 +38,18 @@ class RunSummary:
 
 
 def run_study(
-    spec: Spec, path: Path, executor: Executor, reporter: Reporter, checkpoint_every: float | None = None
+    spec: Spec,
+    path: Path,
+    executor: Executor,
+    reporter: Reporter | None,
+    show: bool | None = None,
+    checkpoint_every: float | None = None,
 ) -> RunSummary:
     """Run what is missing in a study's folder; see `Study.run`. The executor is closed at the end, however it ends."""
+    if reporter is None:
+        from replaylab.study.execution.progress import reporter_in_python  # Rich, without which workers start sooner
+
+        reporter = reporter_in_python(show)
     began, folder = time.perf_counter(), StudyFolder(spec, path)
     with folder.owned():
         folder.refuse_another()

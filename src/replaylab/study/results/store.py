@@ -14,12 +14,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -29,6 +27,9 @@ from replaylab.files.canonical_json import digest
 from replaylab.learners.training.metrics_recorder import OF_DIVERGENCE
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.sealing import is_sealed, sealed
+
+if TYPE_CHECKING:
+    import duckdb
 
 _METADATA_KEY = b"replaylab"
 SHEET, VIDEO = "sheet.npz", "greedy.webp"
@@ -202,6 +203,8 @@ def damage_of(content: bytes, identifier: str) -> str | None:
 
 def diverged_seeds(content: bytes) -> list[int]:
     """Return the seeds that learned from no numbers any more, of the bytes of a chunk's sound file."""
+    import pyarrow.compute as pc  # workers start without
+
     rows = pq.ParquetFile(pa.BufferReader(content)).read(["seed", "metric", "value"])
     lost = rows.filter(
         pc.and_(pc.is_in(rows["metric"], _strings(OF_DIVERGENCE)), pc.invert(pc.is_finite(rows["value"])))
@@ -233,6 +236,8 @@ def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
 
 def read_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
     """Return the rows of files whose checksums were compared already; otherwise as `open_rows`."""
+    import duckdb  # workers only write
+
     connection = duckdb.connect()
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
         connection.execute("SET enable_progress_bar = false")  # without ipywidgets, notebooks refuse even that
