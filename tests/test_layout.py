@@ -53,8 +53,13 @@ FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.I
 
 @cache
 def nodes_of(source):
-    """The functions of a module's source, and its imports."""
-    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, FUNCTIONS + IMPORTS)]
+    """The functions of a module's source, and its imports; expressions, which have none, are not walked through."""
+    found, todo = [], [ast.parse(source)]
+    while todo:
+        node = todo.pop()
+        found += [node] if isinstance(node, FUNCTIONS + IMPORTS) else []
+        todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
+    return found
 
 
 IMPORTS_MOST = 12

@@ -128,6 +128,7 @@ def test_wrong_options(dots, options, message, tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow  # a study of Pong with its pictures: tests/study/execution/test_pixels_pipeline.py
 def test_pong_goes_on_from_its_checkpoint_to_video_and_sheet(tmp_path, capsys):
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
     pytest.importorskip("cv2", reason="the extra `atari` is not installed")

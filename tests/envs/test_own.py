@@ -79,7 +79,7 @@ LONG = {"replaylab/GridWorld-v0": 5_000, "replaylab/MinAtar-Freeway-v1": 2_501}
 """Where a first episode of one action takes more than 500 steps: those of its own limit or end."""
 
 
-@pytest.mark.parametrize("limit", [None, 1, 2, 8, 210, "above", "far above", -1])
+@pytest.mark.parametrize("limit", [None, 1, 2, 8, 210, "above", pytest.param("far above", marks=pytest.mark.slow), -1])
 @pytest.mark.parametrize(("env_id", "kwargs"), LIMITED)
 def test_a_time_limit_cuts_both_forms_alike(env_id, kwargs, limit):
     """Above the environment's own limit, too."""

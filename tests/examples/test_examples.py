@@ -42,11 +42,9 @@ def little_optimized():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.mark.slow  # JAX compiles for long, for tests/integrations/test_sbx.py, too
 @pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param([], id="prioritized"), pytest.param(["--uniform"], id="uniform", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("options", [[], ["--uniform"]], ids=["prioritized", "uniform"])
 def test_flax_dqn_runs(options):
     returns = load("flax_dqn")["main"](["--total-steps", "300", "--learning-starts", "200", *options])
     assert sum(returns) > 200, "each step of CartPole gives 1"
@@ -100,7 +98,9 @@ def test_custom_sampler_prefers_the_end():
     np.testing.assert_allclose(names["NearTheEnd"]().distribution(view, 8), weights / weights.sum())
 
 
+@pytest.mark.slow
 def test_cliff_walking(tmp_path, capsys):
+    """Pictures and films are also tested in tests/watch, the notebook's run in tests/notebooks/test_notebooks.py."""
     load("cliff_walking")["main"](["--seeds", "10", "--episodes", "40", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert "greedy: " in out

@@ -191,7 +191,7 @@ class TestWithTheEmulator:
             make_vector_env("ALE/Pong-v5", 1)
 
 
-SHORT = {"max_num_frames_per_episode": 320}
+SHORT = {"max_num_frames_per_episode": 160}
 GAMES = {
     "sticky": ("ALE/Pong-v5", SHORT),
     "lives": ("ALE/Breakout-v5", {"episodic_life": True, "clip_rewards": True}),
@@ -204,7 +204,7 @@ GAMES = {
 @pytest.mark.parametrize("name", GAMES)
 def test_a_restored_game_goes_on_bit_for_bit_into_later_episodes(name):
     env_id, options = GAMES[name]
-    frames = 3_600 if "episodic_life" in options else 750  # of SHORT episodes two and more
+    frames = 3_600 if "episodic_life" in options else 400  # of SHORT episodes two and more
     one, other = make_atari(env_id, **options), make_atari(env_id, **options)
     actions = np.random.default_rng(1)
     one.reset(seed=3)

@@ -11,7 +11,7 @@ from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
 PIXELS = spaces.Box(0, 255, (2, 30, 26), np.uint8)
 CONVOLUTIONS = {"pixel_network": "data_efficient", "learning_rate": 1e-3}
 NETWORKS = {
-    **{name: (BOX, 100, test_perceptrons.agents, changes) for name, changes in test_perceptrons.VARIANTS.items()},
+    **{name: (BOX, 60, test_perceptrons.agents, changes) for name, changes in test_perceptrons.VARIANTS.items()},
     **{f"module, {name}": (BOX, 30, test_modules.agents, one) for name, one in test_modules.VARIANTS.items()},
     "filters": (test_filters.BOX, 20, test_filters.agents, {"learning_rate": 1e-2}),
     "pixels": (PIXELS, 5, test_convolutions.agents, CONVOLUTIONS),

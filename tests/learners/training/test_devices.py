@@ -47,7 +47,7 @@ def pong(of, sampler, steps=STEPS, **options):
     return train("PongNoFrameskip-v4", of, sampler, [3], steps, **usual | options)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.slow), DEVICES[1]])
 @pytest.mark.parametrize("network", ["data_efficient", pytest.param("nature", marks=pytest.mark.slow)])
 def test_pong_learns_the_same_on_a_device(network, device):
     """With random play and uniform draws both see the same batches, so that only rounding tells them apart.

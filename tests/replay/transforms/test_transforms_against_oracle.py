@@ -135,7 +135,7 @@ class PlainMachine(TransformMachine):
 
 
 TestPlain = PlainMachine.TestCase
-TestPlain.settings = settings(max_examples=150, stateful_step_count=25, **COMMON)
+TestPlain.settings = settings(max_examples=100, stateful_step_count=25, **COMMON)
 
 
 @pytest.mark.slow

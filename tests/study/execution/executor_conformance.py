@@ -292,7 +292,7 @@ class ExecutorConformance:
         finish(executor, [TrainTask(p) for p in chunks()[:2]], lambda *_: threads.add(threading.get_ident()))
         assert threads == {threading.get_ident()}
 
-    @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(RuntimeError, marks=pytest.mark.slow)])
     def test_an_interrupt_passes_through_and_after_close_it_works_again(self, executor, error):
         (long, *_), lake = chunks(budget={"steps": 10_000_000}), chunks()[0]
 

@@ -179,7 +179,8 @@ def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(on
     assert reported in made.report(figure_files=False).read_text()
 
 
-@pytest.mark.parametrize("names", [(VIDEO,), pytest.param((SHEET, VIDEO), marks=pytest.mark.slow)], ids=["one", "both"])
+@pytest.mark.parametrize("names", [(VIDEO,), (SHEET, VIDEO)], ids=["one", "both"])
+@pytest.mark.slow
 def test_the_largest_picture_can_be_read(names, tmp_path):
     chunk = plan(Spec.from_table(table()))[0]
     columns = {"seed": np.zeros(1, int), "step": np.ones(1, int), "metric": np.array(["m"]), "value": np.ones(1)}

@@ -75,7 +75,14 @@ def test_the_whole_pipeline_on_pong(tmp_path, monkeypatch, capsys):
     assert metrics(tmp_path)["eval/held_out_q"] == [15, 30]
 
 
-@pytest.mark.parametrize("name", ["pong", EQUAL_SETTINGS, "pong-full"], ids=["pong", "equal-settings", "pong-full"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("pong", marks=pytest.mark.slow),
+        pytest.param(EQUAL_SETTINGS, marks=pytest.mark.slow, id="equal-settings"),
+        "pong-full",
+    ],
+)
 def test_the_studies_of_pong_fit_the_game(name):
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
     for chunk in largest_of_each(plan.plan(Spec.from_toml(find(name)))):

@@ -125,8 +125,12 @@ def test_what_no_run_can_do(changes, message, tmp_path):
         found.run(executor=InProcess())
 
 
+@pytest.mark.slow
 def test_a_placebo_for_their_algorithms(tmp_path, monkeypatch):
-    """Seeds that learn from each other's draws are one chunk; progress and the estimate know it."""
+    """Seeds that learn from each other's draws are one chunk; progress and the estimate know it.
+
+    Tapes of these algorithms are also tested in tests/learners/sb3/test_tapes.py.
+    """
     monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)  # however fast the machine is
     strategies = {"td": {"type": "prioritized", "beta": 0.0}, "placebo": {"type": "tape", "of": "td"}}
     changes = {"strategies": strategies, "baseline": "td", "seeds": 4, "chunk_size": 2}

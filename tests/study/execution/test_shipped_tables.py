@@ -26,7 +26,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", ["taxi", "cliff-walking"])
+@pytest.mark.parametrize("name", [pytest.param("taxi", marks=pytest.mark.slow), "cliff-walking"])
 def test_a_study_of_tables_gives_what_train_gives(name):
     spec = Spec.from_toml(catalog.find(name))
     few = {"seeds": SEEDS, "budget": Budget(episodes=2), "evaluation": EvaluationTable(every=1, episodes=1)}

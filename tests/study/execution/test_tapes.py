@@ -74,6 +74,7 @@ class TestWhatIsDrawn:
         np.testing.assert_array_equal(drawn_by(made, placebo, tmp_path), np.roll(recorded, -1, axis=1))
         assert not (recorded[:, 0] == recorded[:, 1]).all()
 
+    @pytest.mark.slow
     def test_by_bins_through_a_study_that_is_interrupted(self, tmp_path, monkeypatch):
         """A checkpoint keeps the ends of episodes, and how many rows came from other bins."""
         count_turns(monkeypatch)

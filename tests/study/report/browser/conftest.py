@@ -7,14 +7,16 @@ import pytest
 from tests.study.report.browser.opened import QUIET, WAIT, Opened
 from tests.study.tiny import pretended
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
+"""The first takes a quarter less time than the second."""
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @pytest.fixture(scope="package")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason='pip install "replaylab[browser]"')
     if CHROMIUM is None:
-        pytest.skip("no Chromium on the PATH; on Debian: apt install chromium")
+        pytest.skip("no Chromium on the PATH; on Debian: apt install chromium-headless-shell")
     with playwright.sync_playwright() as one:
         chromium = one.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=WAIT)
         yield chromium
