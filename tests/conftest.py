@@ -40,16 +40,18 @@ def pytest_collection():
     gc.disable()  # until the end of the collection: it makes a million objects, all of which stay
 
 
-def _seldom(item):
-    """Whether a test of a sampler's draws has a pair of numbers that each occur in another pair, too."""
-    if getattr(item, "originalname", "") != "test_draws_follow_the_distribution" or not hasattr(item, "callspec"):
-        return False
-    pair = item.callspec.params.get("replicas"), item.callspec.params.get("num_envs")
-    return "num_envs" in item.callspec.params and pair not in ((None, None), (1, 1), (3, 4))
+def _rotates(item):
+    """Whether a test of draws has numbers of replicas and environments that other pairs of the same test have, too."""
+    from replaylab.testing import NUM_ENVS, REPLICAS  # not before the settings above
+
+    numbers = getattr(getattr(item, "callspec", None), "params", {})
+    pair = numbers.get("replicas"), numbers.get("num_envs")
+    named = getattr(item, "originalname", "") == "test_draws_follow_the_distribution"
+    return named and "num_envs" in numbers and pair not in zip(REPLICAS, NUM_ENVS, strict=True)
 
 
 def pytest_collection_modifyitems(config, items):
-    for item in filter(_seldom, items):
+    for item in filter(_rotates, items):
         item.add_marker("slow")
     chosen = config.getoption("--slow-tenth")
     if chosen is None:

@@ -65,15 +65,15 @@ class TestTaxi:
         fields = {name: Field((), bool if name == "terminated" else np.int64) for name in NAMES}
         replay = ReplayBuffer(1_000, fields, seed=0)
         rewards_replay, rewards_baseline = [], []
-        for _ in range(600):
+        for _ in range(1000):
             rewards_replay.append(play_and_train(env, agent_replay, replay))
             rewards_baseline.append(play_and_train(env, agent_baseline))
             for agent in (agent_replay, agent_baseline):
                 agent.agents.epsilon *= 0.99
-        assert agent_replay.agents.epsilon == pytest.approx(0.25 * 0.99**600)
+        assert agent_replay.agents.epsilon == pytest.approx(0.25 * 0.99**1000)
         assert np.mean(rewards_replay[:100]) > np.mean(rewards_baseline[:100]) + 50, "faster at the beginning"
         assert abs(np.mean(rewards_replay[-100:]) - np.mean(rewards_baseline[-100:])) < 2, "alike at the end"
-        assert running_mean(np.array([rewards_replay]), 100).shape == (1, 600)
+        assert running_mean(np.array([rewards_replay]), 100).shape == (1, 1000)
 
 
 def test_cliff_walking(tmp_path):
