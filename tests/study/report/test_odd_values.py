@@ -4,6 +4,7 @@ import json
 import sys
 from html import unescape
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from matplotlib.text import Text
@@ -35,24 +36,25 @@ class Corridor(gym.Env):
         return self.t % 4, 1.0, self.t == 9, False, {}
 
 
-gym.register("Corridor-v7", Corridor)
+gym.register("Hallway-v0", Corridor)
 """
 
 
 def test_without_the_module_of_its_environment(tmp_path, monkeypatch, undrawn):
     """Visits are shown by the states' numbers where nobody can draw a map."""
     (tmp_path / "corridors.py").write_text(CORRIDOR)
-    options = {"environments": ["corridors:Corridor-v7"], "learners": {"q": {"type": "q_learning"}}}
+    options = {"environments": ["corridors:Hallway-v0"], "learners": {"q": {"type": "q_learning"}}}
     options |= {"logging": {"every": 100, "visits": True}, "measures__every": 0, "seeds": 2}
     monkeypatch.syspath_prepend(tmp_path)
     made = study(tmp_path / "made", **options, strategies={"uniform": {"type": "online"}}, budget__steps=200)
     assert made.run(executor=InProcess()).complete
     monkeypatch.undo()
     sys.modules.pop("corridors", None)
+    del gym.registry["Hallway-v0"]
     again = Study.from_folder(tmp_path / "made")
     again.report(tmp_path / "page", figure_files=False)
     text = unescape((tmp_path / "page" / "report.html").read_text())
-    assert "Corridor-v7" in text
+    assert "Hallway-v0" in text
     assert "Every run takes 200 environment steps" in text
 
 
