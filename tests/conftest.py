@@ -94,14 +94,15 @@ def pytest_runtest_makereport():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report():
-    return _fail_unlisted_skip((yield))
+    report = yield
+    _undo_rl_zoo3()  # before the next file imports what it replaced
+    return _fail_unlisted_skip(report)
 
 
 def pytest_collection_finish():
     gc.collect()
     gc.freeze()  # or every later garbage collection would go through all tests and modules again
     gc.enable()
-    _undo_rl_zoo3()
 
 
 def _undo_rl_zoo3():
