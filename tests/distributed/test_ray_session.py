@@ -137,6 +137,21 @@ def test_what_ray_prints_of_dead_nodes_is_not_printed(ray_here, capsys):
     assert "node dead" not in capsys.readouterr().out
 
 
+def test_nor_is_what_ray_held_back_until_it_shuts_down(monkeypatch, capsys):
+    """Repeated messages, which its shutdown prints."""
+    ray = pytest.importorskip("ray")
+    from ray._private import worker
+
+    monkeypatch.setattr(worker, "_worker_logs_enabled", False)  # what opening a session does
+    held_back = {"lines": ["node dead"], "pid": "raylet"}
+    monkeypatch.setattr(ray, "shutdown", lambda: worker.print_worker_logs(held_back, sys.stdout))
+    session = RaySession()
+    session._opened = True
+    session.close()
+    assert "node dead" not in capsys.readouterr().out
+    assert worker._worker_logs_enabled  # other uses of Ray print again
+
+
 @pytest.mark.parametrize("address", ["here", "10.0.0.1", "", ":", "host:port"])
 def test_what_is_no_address(address):
     pytest.importorskip("ray")

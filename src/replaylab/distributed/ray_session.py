@@ -210,7 +210,6 @@ class RaySession:
             import ray
 
             self._opened = False
-            ray._private.worker._worker_logs_enabled = True
             if HeadWatch.current is not None and HeadWatch.current.dead:  # unreachable, so this might block for ever
                 atexit.unregister(ray.shutdown)
                 ending = Thread(target=ray.shutdown, daemon=True)
@@ -218,6 +217,7 @@ class RaySession:
                 ending.join(SECONDS_TO_SHUT_DOWN)
             else:
                 ray.shutdown()
+            ray._private.worker._worker_logs_enabled = True  # not before: a shutdown prints the dumps that it held back
 
     def _check_same(self) -> None:
         joined = joined_address()
