@@ -137,8 +137,8 @@ def test_what_ray_prints_of_dead_nodes_is_not_printed(ray_here, capsys):
     assert "node dead" not in capsys.readouterr().out
 
 
-def test_nor_is_what_ray_held_back_until_it_shuts_down(monkeypatch, capsys):
-    """Repeated messages, which its shutdown prints."""
+def test_closing_prints_nothing_that_ray_held_back(monkeypatch, capsys):
+    """Ray holds repeated messages back for some seconds; `ray.shutdown` prints those that are left."""
     ray = pytest.importorskip("ray")
     from ray._private import worker
 
