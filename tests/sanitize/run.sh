@@ -26,7 +26,8 @@ build() { # name, sanitizers
     "$python" -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' \
         >"$("$home/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/base.pth"
     "$home/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
-        -C build-dir="$home/cmake" -C cmake.build-type=RelWithDebInfo -C cmake.define.REPLAYLAB_SANITIZE="$sanitizers" \
+        --config-settings build-dir="$home/cmake" --config-settings cmake.build-type=RelWithDebInfo \
+        --config-settings cmake.define.REPLAYLAB_SANITIZE="$sanitizers" \
         --editable .
     # An interpreter without the sanitizer must load its library first, and the one exceptions are thrown with.
     local core
