@@ -12,7 +12,7 @@
 #   make lint     formatting, lint, types, layers, words and the core's generated stubs
 #   make format   apply the formatters
 #   make docs     execute the tutorials and build the documentation into build/docs
-#   make notebooks  write the tutorials as notebooks into examples/notebooks again
+#   make notebooks  write the tutorials, and the texts of examples/originals, as notebooks again
 #   make pictures make the pictures of the documentation's first page again (needs chromium)
 #   make coverage run the replay library's tests and show which lines and branches they miss
 #   make sanitize run them with the core under address, undefined-behaviour and thread sanitizers

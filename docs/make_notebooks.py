@@ -1,6 +1,8 @@
-"""Write each tutorial as a notebook into examples/notebooks (`make notebooks`); a test checks that they are up to date.
+"""Write each tutorial, and each translation of a public notebook, as a notebook (`make notebooks`).
 
-The notebook has the page's code cells, which `make docs` executes, and its text without links to other pages.
+Tutorials go into examples/notebooks, the texts of examples/originals beside themselves. A notebook has the text's code
+cells, and its words without links to other pages. `make docs` executes the tutorials, a slow test the originals; tests
+check that the notebooks are up to date.
 """
 
 import json
@@ -8,8 +10,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "examples" / "notebooks"
 TUTORIALS = sorted(page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem != "index")
+ORIGINALS = sorted((ROOT / "examples" / "originals").glob("*.md"))
+NOTEBOOKS = {page: ROOT / "examples" / "notebooks" / f"{page.stem}.ipynb" for page in TUTORIALS}
+NOTEBOOKS |= {text: text.with_suffix(".ipynb") for text in ORIGINALS}
+"""Where the notebook of each text is written."""
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _CODE_CELL = re.compile(r"^```\{code-cell\} ipython3\n((?::[^\n]*\n)*)\n*(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -18,7 +23,7 @@ _PAGE_LINK = re.compile(r"\[([^]]+)\]\([^)]+\.md[^)]*\)")
 
 
 def notebook_of(page: str) -> str:
-    """Return the notebook of a tutorial's text, as JSON."""
+    """Return the notebook of a text, as JSON."""
     parts = _CODE_CELL.split(_DOWNLOAD.sub("", _FRONT_MATTER.sub("", page)))
     cells = []
     for text, code in zip(parts[::3], [*parts[2::3], None], strict=True):
@@ -36,10 +41,10 @@ def notebook_of(page: str) -> str:
 
 
 def write_notebooks() -> None:
-    """Write the notebooks of all tutorials."""
-    FOLDER.mkdir(exist_ok=True)
-    for page in TUTORIALS:
-        (FOLDER / f"{page.stem}.ipynb").write_text(notebook_of(page.read_text()))
+    """Write the notebooks of all texts."""
+    for page, notebook in NOTEBOOKS.items():
+        notebook.parent.mkdir(exist_ok=True)
+        notebook.write_text(notebook_of(page.read_text()))
 
 
 if __name__ == "__main__":
