@@ -1,105 +1,11 @@
-"""Five public notebooks, translated line by line, with their own settings and assertions.
+"""The learners of two public notebooks, with their settings; the notebooks themselves are in examples/originals."""
 
-`docs/start/from-your-notebook.md` shows the same translations, with every intended difference.
-"""
-
-from itertools import cycle, islice
-from typing import NamedTuple
-
-import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer, measures
-from replaylab.envs import VisitCounts, make_vector_env
-from replaylab.learners import DQN, DQNAsPublished, QLearning, SingleAgent, TrainingConfig, train
-from replaylab.replay import Combined, FrameStack, Linear, Prioritized, ReplayStream, SlidingWindow, Uniform
-from replaylab.watch import Grid, play, running_mean, visit_map, write_video
-
-NAMES = ("obs", "action", "reward", "next_obs", "terminated")
-
-
-class TestTaxi:
-    """Q-learning with and without 32 replayed updates a step."""
-
-    def test_the_buffer_s_own_checks(self):
-        replay = ReplayBuffer(2, {name: Field((), np.int64) for name in NAMES}, seed=0)
-        first, second = (dict(zip(NAMES, values, strict=True)) for values in (range(5), range(5, 10)))
-
-        def sampled(count):
-            return [set(replay.sample(count)[name]) for name in NAMES]
-
-        replay.add(**first)
-        assert sampled(1) == [{value} for value in first.values()], "one object must be retrieved"
-        replay.add(**second)
-        assert len(replay) == 2
-        replay.add(**second)
-        assert len(replay) == 2, "at the maximum new objects replace old ones"
-        assert sampled(100) == [{value} for value in second.values()]
-        replay.add(**first)
-        assert max(map(len, sampled(100))) == 2
-        replay.add(**first)
-        assert sampled(100) == [{value} for value in first.values()]
-
-    def test_training(self):
-        def play_and_train(env, agent, replay=None, t_max=10**4, replay_batch_size=32):
-            total_reward, (s, _) = 0.0, env.reset()
-            for _ in range(t_max):
-                a = agent.act(s)
-                s2, r, terminated, truncated, _ = env.step(a)
-                agent.learn(s, a, r, s2, terminated)
-                if replay is not None:
-                    replay.add(obs=s, action=a, reward=r, next_obs=s2, terminated=terminated)
-                    batch = replay.sample(replay_batch_size)
-                    agent.learn(*(batch[name] for name in NAMES))
-                s = s2
-                total_reward += r
-                if terminated or truncated:
-                    break
-            return total_reward
-
-        env = gym.make("Taxi-v4")
-        env.reset(seed=0)
-        learner = QLearning(alpha=0.5, epsilon=0.25, gamma=0.99)
-        agent_baseline, agent_replay = SingleAgent(learner, env, seed=0), SingleAgent(learner, env, seed=1)
-        fields = {name: Field((), bool if name == "terminated" else np.int64) for name in NAMES}
-        replay = ReplayBuffer(1_000, fields, seed=0)
-        rewards_replay, rewards_baseline = [], []
-        for _ in range(1000):
-            rewards_replay.append(play_and_train(env, agent_replay, replay))
-            rewards_baseline.append(play_and_train(env, agent_baseline))
-            for agent in (agent_replay, agent_baseline):
-                agent.agents.epsilon *= 0.99
-        assert agent_replay.agents.epsilon == pytest.approx(0.25 * 0.99**1000)
-        assert np.mean(rewards_replay[:100]) > np.mean(rewards_baseline[:100]) + 50, "faster at the beginning"
-        assert abs(np.mean(rewards_replay[-100:]) - np.mean(rewards_baseline[-100:])) < 2, "alike at the end"
-        assert running_mean(np.array([rewards_replay]), 100).shape == (1, 1000)
-
-
-def test_cliff_walking(tmp_path):
-    """A vectorized update of 32 replayed rows; visits, a greedy run, a video."""
-    episodes, guard = 100, 100
-    env = VisitCounts(make_vector_env("CliffWalking-v1", 1))
-    learner = QLearning(alpha=0.9, gamma=1.0, epsilon=0.1, online=False, batch_size=32)
-    agents = learner.agents(env.single_observation_space, env.single_action_space, [0])
-    replay = ReplayBuffer.for_env(env, 2_000, replicas=1, sampler=Uniform(replace=False), seed=[0])
-    obs, _ = env.reset(seed=[0])
-    done = steps = 0
-    while done < episodes:
-        action = agents.act(obs[:, None], explore=True)[:, 0]
-        next_obs, reward, terminated, truncated, info = env.step(action)
-        ends = {"terminated": terminated, "truncated": truncated, "final_obs": info.get("final_obs")}
-        replay.add(obs=obs, action=action, reward=reward, next_obs=next_obs, **ends)
-        if len(replay) > 32:
-            agents.update(replay.sample(32))
-        obs, done, steps = next_obs, done + int(terminated[0] or truncated[0]), steps + 1
-    visit_count = env.visits[0].reshape(4, 12)
-    assert visit_count.sum() == steps + episodes + 1
-    assert visit_count[3, 11] == episodes, "each episode ends at the goal"
-    assert visit_map({"visits": env.visits}, Grid.of("CliffWalking-v1")).axes
-    images = play("CliffWalking-v1", lambda obs: int(agents.q[0, obs].argmax()), max_steps=guard)
-    assert len(images.frames) == 14, "the shortest way, and the picture of its end"
-    assert write_video(tmp_path / "Q-Learning-with-experience.mp4", images.frames, images.fps).exists()
+from replaylab import measures
+from replaylab.learners import DQN, DQNAsPublished, TrainingConfig, train
+from replaylab.replay import Combined, FrameStack, Linear, Prioritized, SlidingWindow, Uniform
 
 
 class TestComparativeStudy:
@@ -182,48 +88,3 @@ def test_pong():
     assert metrics.of("train/updates")[1].max() >= 20
     assert np.isfinite(metrics.of("train/loss")[1]).all()
     assert metrics.of("rollout/exploration_rate")[1][-1] == pytest.approx(1 - 0.99 * 320 / 100_000, abs=2e-4)
-
-
-class StepType(NamedTuple):
-    state: np.ndarray
-    next_state: np.ndarray
-
-
-def gym_stepper(seed=0):
-    """Yield the steps of CartPole, one episode after another, by actions of the same seed."""
-    env, actions = gym.make("CartPole-v1"), np.random.default_rng(seed)
-    for reset_seed in cycle([seed]):
-        state, ended = env.reset(seed=reset_seed)[0], False
-        while not ended:
-            next_state, _, terminated, truncated, _ = env.step(int(actions.integers(2)))
-            yield StepType(state, next_state)
-            state, ended = next_state, terminated or truncated
-
-
-class TestStreamingMemory:
-    def test_filling_it_up(self):
-        """Sizes, positions, cycles and contents after 0, 10, 20, 30 and 40 steps."""
-        memory = ReplayStream(gym_stepper(), 20, batch_size=1, sampler=Uniform(replace=False), seed=0)
-        baseline = list(islice(gym_stepper(), 40))
-        batches = iter(memory)
-        assert len(memory) == 0
-        for taken, position, cycles in ((10, 10, 0), (20, 0, 1), (30, 10, 1), (40, 0, 2)):
-            list(islice(batches, 10))
-            assert (memory.size, memory.position, memory.cycles) == (min(taken, 20), position, cycles)
-            assert len(memory) == memory.size
-            columns = memory.buffer.columns
-            for number, step in list(enumerate(baseline[:taken]))[-20:]:
-                np.testing.assert_array_equal(columns["state"][number % 20], step.state)
-                np.testing.assert_array_equal(columns["next_state"][number % 20], step.next_state)
-
-    def test_no_step_comes_twice_in_a_batch(self):
-        memory = ReplayStream(gym_stepper(), 1000, batch_size=300, sampler=Uniform(replace=False), seed=0)
-        for batch in islice(memory, 100):
-            assert len(set(batch.id)) == 300
-
-    def test_everything_is_sampled(self):
-        memory = ReplayStream(islice(gym_stepper(), 1000), 30, batch_size=1, seed=0)
-        for _ in memory:
-            pass
-        hits = {int(memory.sample().id[0]) % 30 for _ in range(400)}
-        assert hits == set(range(30))
