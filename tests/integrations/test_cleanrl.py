@@ -288,3 +288,24 @@ def test_flags_of_another_shape():
     row = np.zeros((1, 3), np.float32)
     with pytest.raises(ShapeError, match=r"`truncated` must be of shape \(1,\), but got \(2,\)"):
         buffer.add(row, row, np.zeros(1, int), np.zeros(1), np.zeros(1), {}, truncated=np.ones(2, bool))
+
+
+@pytest.mark.parametrize("name", ["final_obs", "final_observation"])
+def test_a_final_observation_of_another_shape_is_refused(name):
+    buffer = ReplayBuffer(10, spaces.Box(0, 255, (3, 6, 5), np.uint8), DISCRETE, "cpu", n_envs=2)
+    obs, ended = np.zeros((2, 3, 6, 5), np.uint8), np.array([False, True])
+    step = (obs, obs, np.zeros(2, int), np.zeros(2), ended)
+    final = np.array([None, np.zeros((6, 5, 3), np.uint8)], object)
+    with pytest.raises(ShapeError, match=rf"`infos\['{name}'\]` must be of shape \(3, 6, 5\), but got \(6, 5, 3\)"):
+        buffer.add(*step, {name: final, f"_{name}": ended})
+    assert buffer.size() == 0
+
+
+def test_actions_with_several_axes_are_stored_as_rows():
+    buffer = ReplayBuffer(10, BOX, spaces.Box(-1, 1, (2, 3)), "cpu", n_envs=2)
+    obs, action = np.zeros((2, 3)), np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    for given in (action, action.reshape(2, 6)):
+        buffer.add(obs, obs, given, np.zeros(2), np.zeros(2, bool), {})
+    np.testing.assert_array_equal(buffer.actions[:2], [action.reshape(2, 6)] * 2)
+    with pytest.raises(ShapeError):
+        buffer.add(obs, obs, action.swapaxes(1, 2), np.zeros(2), np.zeros(2, bool), {})

@@ -1,11 +1,13 @@
 """What a buffer holds, as buffers of Stable-Baselines3 and CleanRL show it: arrays by place and environment."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import checked, flag, whole
+from replaylab.errors import ShapeError
 from replaylab.replay import Field, ReplayBuffer
 from replaylab.trees import map_leaves
 
@@ -14,6 +16,35 @@ def transition_fields(obs: Any, action: Field) -> dict[str, Any]:
     """Return the fields of a transition, from those of an observation, which may be nested, and of an action."""
     end = Field((), np.bool_)
     return {"obs": obs, "action": action, "reward": Field(), "next_obs": obs, "terminated": end, "truncated": end}
+
+
+def shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return a value in the stored shape, from which its shape may differ only by axes of length 1.
+
+    Raises:
+        ShapeError: Another axis differs, as in a picture (H, W, C) where (C, H, W) is stored.
+    """
+    array = np.asarray(value)
+    if array.shape == shape:
+        return array
+    if [n for n in array.shape if n != 1] != [n for n in shape if n != 1]:
+        raise ShapeError(
+            f"`{name}` must be of shape {shape}, but got {array.shape}; pass values of the buffer's spaces, with their "
+            "axes in the same order"
+        )
+    return array.reshape(shape)
+
+
+def shaped_action(action: Any, leading: tuple[int, ...], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return actions as rows of numbers, from actions of this shape or from rows.
+
+    Raises:
+        ShapeError: The actions have another shape.
+    """
+    array, numbers = np.asarray(action), prod(shape)
+    if len(shape) > 1 and array.shape[-len(shape) :] == shape:
+        array = array.reshape(*array.shape[: -len(shape)], numbers)
+    return shaped("action", array, (*leading, numbers))
 
 
 class ByPlace:

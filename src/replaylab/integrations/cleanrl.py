@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy.typing as npt
 
 from replaylab.arguments import checked, one_of, optional
 from replaylab.episode_ends import terminated_and_truncated, truncated_by_time_limit
-from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
+from replaylab.errors import ConfigError, DtypeError, FieldError
 from replaylab.extras import needs
-from replaylab.integrations.by_place import ByPlace, transition_fields
+from replaylab.integrations.by_place import ByPlace, shaped, shaped_action, transition_fields
 from replaylab.replay import Field, FrameStack, NStep, Sampler, Seed, Storage, Transform, Uniform
 from replaylab.replay import ReplayBuffer as Replay
 
@@ -111,7 +112,8 @@ class ReplayBuffer(ByPlace):
         spaces_of_one = (observation_space, action_space)
         self._declare(buffer_size, *spaces_of_one, n_envs, optimize_memory_usage, handle_timeout_termination)
         self.obs_shape = _shape(observation_space, "observation_space")
-        self.action_dim = int(np.prod(_shape(action_space, "action_space")))
+        self._action_shape = _shape(action_space, "action_space")
+        self.action_dim = prod(self._action_shape)
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         seeded = np.random.randint(2**31) if seed is None else seed  # noqa: NPY002 - what the scripts seed
         self.replay = Replay(
@@ -166,9 +168,9 @@ class ReplayBuffer(ByPlace):
             ShapeError, DtypeError: A value does not fit the spaces.
         """
         shape = (self.n_envs, *self.obs_shape)
-        before, after = _shaped("obs", obs, shape), _shaped("next_obs", next_obs, shape)
-        rewards = _shaped("reward", reward, (self.n_envs,)).astype(np.float32)
-        ended = _shaped("done", done, (self.n_envs,)).astype(np.bool_)
+        before, after = shaped("obs", obs, shape), shaped("next_obs", next_obs, shape)
+        rewards = shaped("reward", reward, (self.n_envs,)).astype(np.float32)
+        ended = shaped("done", done, (self.n_envs,)).astype(np.bool_)
         cut_off = np.zeros(self.n_envs, np.bool_) if truncated is None else self._mask(truncated, "truncated")
         cut_by_infos = None
         if isinstance(infos, Mapping):
@@ -273,14 +275,14 @@ class ReplayBuffer(ByPlace):
         return transition_fields(obs, action)
 
     def _actions(self, action: Any) -> npt.NDArray[Any]:
-        actions = _shaped("action", action, (self.n_envs, self.action_dim))
+        actions = shaped_action(action, (self.n_envs,), self._action_shape)
         dtype = self.replay.fields["action"].dtype
         if np.dtype(dtype).kind in "iu" and actions.dtype.kind == "f" and not (actions == np.rint(actions)).all():
             raise DtypeError(f"`action` must hold whole numbers, as the action space does, but got {actions.tolist()}")
         return actions.astype(dtype, copy=False)
 
     def _mask(self, value: Any, name: str = "infos") -> npt.NDArray[np.bool_]:
-        return _shaped(name, value, (self.n_envs,)).astype(np.bool_)
+        return shaped(name, value, (self.n_envs,)).astype(np.bool_)
 
     def _with_final(self, after: Any, infos: Mapping[str, Any]) -> tuple[Any, npt.NDArray[np.bool_] | None]:
         """Return the next observations with final ones from ``infos``, and a mask of these; None without any."""
@@ -289,7 +291,7 @@ class ReplayBuffer(ByPlace):
                 over = self._mask(infos[f"_{name}"])
                 after = after.copy()
                 for env in np.flatnonzero(over):
-                    after[env] = np.asarray(infos[name][env]).reshape(self.obs_shape)
+                    after[env] = shaped(f"infos[{name!r}]", infos[name][env], self.obs_shape)
                 return after, over
         return after, None
 
@@ -312,16 +314,6 @@ def _tells_returns(infos: Mapping[str, Any]) -> bool:
     """Whether ``infos`` has the episode statistics of `RecordEpisodeStatistics`, and not another value of its key."""
     episode = infos.get("episode")
     return "_episode" in infos and isinstance(episode, Mapping) and {"r", "l"} <= episode.keys()
-
-
-def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return a value in the stored shape, from which its shape may differ only by axes of length 1."""
-    array = np.asarray(value)
-    if array.shape == shape:
-        return array
-    if [n for n in array.shape if n != 1] != [n for n in shape if n != 1]:
-        raise ShapeError(f"`{name}` must be of shape {shape}, but got {array.shape}")
-    return array.reshape(shape)
 
 
 def _shape(space: Any, name: str) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
-from replaylab.errors import ConfigError, EmptyBufferError, FieldError, MissingExtraError, StorageError
+from replaylab.errors import ConfigError, EmptyBufferError, FieldError, MissingExtraError, ShapeError, StorageError
 from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer
 from replaylab.replay import Combined, MemoryMap, Prioritized, ReLo
 from tests.integrations.sb3.library import ACTION, BOX, DICT, LibraryDraws, stream
@@ -336,3 +336,51 @@ def test_a_time_limit_that_is_no_truth_is_refused(wrong):
     with pytest.raises(ConfigError, match=r'^`info\["TimeLimit.truncated"\]` must be True or False, alone or in an'):
         buffer.add(np.zeros(3), np.ones(3), np.zeros(2), np.ones(1), np.ones(1), [{"TimeLimit.truncated": wrong}])
     assert buffer.size() == 0
+
+
+PICTURES = spaces.Box(0, 255, (3, 6, 5), np.uint8)
+LAST = np.zeros((2, 6, 5, 3), np.uint8)
+"""Pictures with channels last, where the space has them first."""
+
+
+@pytest.mark.parametrize("space", [PICTURES, spaces.Dict({"camera": PICTURES, "room": spaces.Discrete(4)})])
+@pytest.mark.parametrize("name", ["obs", "next_obs"])
+def test_pictures_with_channels_last_are_refused(space, name):
+    buffer, (obs, next_obs, *others) = ReplayLabBuffer(20, space, ACTION, n_envs=2), next(iter(stream(space, 2, 1)))
+    observations = {"obs": obs, "next_obs": next_obs}
+    wrong = LAST if space is PICTURES else obs | {"camera": LAST}
+    with pytest.raises(
+        ShapeError, match=rf"`{name}(.camera)?` must be of shape \(2, 3, 6, 5\), but got \(2, 6, 5, 3\)"
+    ):
+        buffer.add(*(observations | {name: wrong}).values(), *others)
+    assert buffer.size() == 0
+    buffer.add(obs, next_obs, *others)
+    assert buffer.size() == 1
+
+
+def test_stacks_with_channels_last_are_refused():
+    buffer = ReplayLabBuffer(20, FRAMES, spaces.Discrete(3), frame_stack=4)
+    obs = np.zeros((1, 9, 9, 4), np.uint8)
+    with pytest.raises(ShapeError):
+        buffer.add(obs, obs, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("action", np.zeros((2, 3, 2))),
+        ("action", np.zeros((6, 2))),
+        ("reward", np.zeros(4)),
+        ("done", np.zeros((4, 1))),
+    ],
+)
+def test_values_of_another_shape_are_refused(name, wrong):
+    buffer = ReplayLabBuffer(20, BOX, spaces.Box(-1, 1, (2, 3)), n_envs=2)
+    action = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    step = {"obs": np.zeros((2, 3)), "next_obs": np.zeros((2, 3)), "action": action}
+    step |= {"reward": np.zeros(2), "done": np.zeros(2), "infos": [{}, {}]}
+    with pytest.raises(ShapeError):
+        buffer.add(**step | {name: wrong})
+    for as_given in (action, action.reshape(2, 6)):
+        buffer.add(**step | {"action": as_given})
+        np.testing.assert_array_equal(buffer.actions[buffer.pos - 1], action.reshape(2, 6))

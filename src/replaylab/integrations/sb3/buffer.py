@@ -19,7 +19,7 @@ from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 
 from replaylab.episode_ends import terminated_and_truncated, truncated_by_time_limit
 from replaylab.errors import ConfigError
-from replaylab.integrations.by_place import ByPlace
+from replaylab.integrations.by_place import ByPlace, shaped
 from replaylab.integrations.sb3.algorithm import MAKES, Figures, algorithm_calling
 from replaylab.integrations.sb3.feedback import Draw
 from replaylab.integrations.sb3.goals import ComputeTerminated, Goals
@@ -194,8 +194,10 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
             ShapeError, DtypeError: A value does not fit the spaces.
         """
         leading = (self.n_envs,)
-        obs, next_obs = self._layout.stored(obs, leading), self._layout.stored(next_obs, leading)
-        ended = np.asarray(done, np.bool_).reshape(leading)
+        obs, next_obs = (
+            self._layout.stored(name, values, leading) for name, values in (("obs", obs), ("next_obs", next_obs))
+        )
+        ended = shaped("done", done, leading).astype(np.bool_)
         cut_off = np.zeros(leading, np.bool_)
         if self.handle_timeout_termination:
             cut_off[:] = [truncated_by_time_limit(info) for info in infos]
@@ -205,7 +207,7 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
         self.replay.add(
             obs=obs,
             action=self._layout.action(action, leading),
-            reward=np.asarray(reward, np.float32).reshape(leading),
+            reward=shaped("reward", reward, leading).astype(np.float32, copy=False),
             next_obs=next_obs,
             terminated=terminated,
             truncated=truncated,
@@ -279,7 +281,7 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
         self.replay.end_episode()  # the buffer's open episodes do not continue in the other's steps
         for steps in blocks_of(source, self):
             length = len(steps["reward"])
-            obs, after = (self._layout.stored(steps[name], (length, self.n_envs)) for name in ("obs", "next_obs"))
+            obs, after = (self._layout.stored(name, steps[name], (length, self.n_envs)) for name in ("obs", "next_obs"))
             action = self._layout.action(steps["action"], (length, self.n_envs))
             self.replay.extend(**steps | {"obs": obs, "next_obs": after, "action": action})
             ended = steps["terminated"][-1] | steps["truncated"][-1]

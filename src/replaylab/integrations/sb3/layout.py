@@ -11,7 +11,7 @@ from stable_baselines3.common.preprocessing import get_action_dim, get_obs_shape
 
 from replaylab.arguments import FRACTION, checked, flag, one_of, optional, whole
 from replaylab.errors import ConfigError, FieldError
-from replaylab.integrations.by_place import transition_fields
+from replaylab.integrations.by_place import shaped, shaped_action, transition_fields
 from replaylab.replay import Field, FrameStack
 
 Obs = Any
@@ -38,7 +38,7 @@ class Layout:
     ) -> None:
         self.obs_shape: Any = get_obs_shape(observation_space)
         self._stored_shape: Any = self.obs_shape  # with an axis of frames, where they are stacked
-        self.action_dim = get_action_dim(action_space)
+        self.action_dim, self._action_shape = get_action_dim(action_space), tuple(action_space.shape or ()) or (1,)
         compressed = checked("compressed", compressed, flag)
         padding = checked("padding", padding, one_of("zero", "repeat"))
         self.stack = None
@@ -63,19 +63,28 @@ class Layout:
         action = Field((self.action_dim,), np.dtype(LibraryBuffer._maybe_cast_dtype(action_space.dtype)))
         self.fields = transition_fields(obs, action)
 
-    def stored(self, obs: Obs, leading: tuple[int, ...]) -> Obs:
-        """Return observations in the form that is stored, (*leading, ...)."""
+    def stored(self, name: str, obs: Obs, leading: tuple[int, ...]) -> Obs:
+        """Return observations in the form that is stored, (*leading, ...).
+
+        Raises:
+            ShapeError: They have another shape than the space.
+        """
         if isinstance(self.obs_shape, dict):
-            return {key: np.asarray(obs[key]).reshape(*leading, *shape) for key, shape in self.obs_shape.items()}
-        return np.asarray(obs).reshape(*leading, *self._stored_shape)
+            return {key: shaped(f"{name}.{key}", obs[key], leading + shape) for key, shape in self.obs_shape.items()}
+        stacked = shaped(name, obs, leading + self.obs_shape)
+        return stacked if self.stack is None else stacked.reshape(*leading, *self._stored_shape)
 
     def shown(self, obs: Obs) -> Obs:
         """Return a batch's observations in the form of the space."""
         return obs if self.stack is None else obs.reshape(len(obs), *self.obs_shape)
 
     def action(self, action: Any, leading: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Return actions in the form that is stored."""
-        return np.asarray(action, self.fields["action"].dtype).reshape(*leading, self.action_dim)
+        """Return actions in the form that is stored.
+
+        Raises:
+            ShapeError: They have another shape than the space.
+        """
+        return shaped_action(np.asarray(action, self.fields["action"].dtype), leading, self._action_shape)
 
 
 def check_same(action: str, buffer: Any, expected: Mapping[str, Any]) -> None:
