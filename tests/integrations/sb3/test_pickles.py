@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
+from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.save_util import save_to_pkl
@@ -46,3 +47,22 @@ def test_what_is_none_of_theirs_is_refused():
     for wrong in (ours, ours.replay):
         with pytest.raises(ConfigError, match="a ReplayBuffer of stable-baselines3 can be read in"):
             read_pickle(wrong)
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+@pytest.mark.parametrize("nested", [False, True])
+def test_episodes_continue_where_observations_are_nan(n_envs, nested):
+    """Environments may have NaN in what a robot cannot sense."""
+    space = spaces.Dict({"pose": BOX, "blind": BOX}) if nested else BOX
+    theirs = (DictReplayBuffer if nested else LibraryBuffer)(40 * n_envs, space, ACTION, "cpu", n_envs)
+    for t in range(20):
+        observations = (np.full((n_envs, 3), (step, np.nan, -0.0), np.float32) for step in (t, t + 1))
+        obs, after = (dict.fromkeys(space.spaces, values) if nested else values for values in observations)
+        infos = [{"TimeLimit.truncated": t == 9}] * n_envs
+        theirs.add(obs, after, np.zeros((n_envs, 2)), np.ones(n_envs), np.full(n_envs, t in (9, 19)), infos)
+    replay = read_pickle(theirs, transforms=[NStep(3, 1.0)])
+    steps = replay.as_batch(range(20 * n_envs)).n_steps.reshape(20, n_envs)
+    assert steps[:, 0].tolist() == steps[:, -1].tolist() == [3] * 8 + [2, 1] + [3] * 8 + [2, 1]
+    ours = ReplayLabBuffer(40 * n_envs, space, ACTION, "cpu", n_envs, n_steps=3, gamma=1.0)
+    ours.read_in(theirs)
+    np.testing.assert_array_equal(ours.replay.as_batch(range(20 * n_envs)).n_steps, steps.ravel())

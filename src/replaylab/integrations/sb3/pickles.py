@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
-from stable_baselines3.common.save_util import load_from_pkl
 
 from replaylab.episode_ends import terminated_and_truncated
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3.layout import Layout, check_same
+from replaylab.integrations.sb3.saving import unpickled
 from replaylab.replay import ReplayBuffer
-from replaylab.trees import leaves, take
+from replaylab.trees import map_leaves, same_rows, take
 
 BLOCK = 1024
 """Time steps that are read at once."""
@@ -57,7 +58,7 @@ def read_pickle(source: Any, capacity: int | None = None, **options: Any) -> Rep
     for steps in _blocks(source_buffer):
         length = len(steps["reward"])
         leading = (length,) if envs == 1 else (length, envs)
-        obs, after = (layout.stored(steps[name], leading) for name in ("obs", "next_obs"))
+        obs, after = (layout.stored(name, steps[name], leading) for name in ("obs", "next_obs"))
         columns = {name: steps[name].reshape(leading) for name in ("reward", "terminated", "truncated")}
         replay.extend(obs=obs, next_obs=after, action=layout.action(steps["action"], leading), **columns)
     replay.end_episode()
@@ -65,7 +66,7 @@ def read_pickle(source: Any, capacity: int | None = None, **options: Any) -> Rep
 
 
 def _library_buffer(source: Any, excluded: type) -> LibraryBuffer:
-    buffer = source if isinstance(source, (BaseBuffer, ReplayBuffer)) else load_from_pkl(source)
+    buffer = source if isinstance(source, (BaseBuffer, ReplayBuffer)) else unpickled(source)
     if (
         isinstance(buffer, excluded)
         or not isinstance(buffer, LibraryBuffer)
@@ -90,10 +91,10 @@ def _steps(buffer: LibraryBuffer, rows: Any, following: Any) -> dict[str, Any]:
         after = take(buffer.next_observations, rows)
     ended = buffer.dones[rows] != 0
     terminated, truncated = terminated_and_truncated(ended, ended & (buffer.timeouts[rows] != 0))
-    obs = take(buffer.observations, following)
-    for next_leaf, leaf in zip(leaves(obs), leaves(after), strict=True):
-        differ = (next_leaf != leaf[: len(following)]).reshape(len(following), buffer.n_envs, -1).any(2)
-        truncated[: len(following)] |= differ & ~ended[: len(following)]
+    count = len(following)
+    pairs = (take(buffer.observations, following), take(after, slice(count)))
+    continues = same_rows(*(map_leaves(_merged, part) for part in pairs)).reshape(count, buffer.n_envs)
+    truncated[:count] |= ~continues & ~ended[:count]
     return {
         "obs": take(buffer.observations, rows),
         "action": buffer.actions[rows],
@@ -102,3 +103,8 @@ def _steps(buffer: LibraryBuffer, rows: Any, following: Any) -> dict[str, Any]:
         "terminated": terminated,
         "truncated": truncated,
     }
+
+
+def _merged(leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return time steps (T, E, ...) as rows (T * E, ...)."""
+    return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
