@@ -179,6 +179,12 @@ class TestReading:
         with pytest.raises(SnapshotError, match=f"holds no {schema.noun}: there is no {schema.manifest} in it"):
             FORMATS[name].read(tmp_path)
 
+    @EVERY
+    def test_a_file_in_place_of_a_folder_is_named(self, name, tmp_path):
+        (tmp_path / "experience.pkl").write_bytes(b"x")
+        with pytest.raises(SnapshotError, match=rf"experience\.pkl is a file, but a {FORMATS[name].schema.noun} is a"):
+            FORMATS[name].read(tmp_path / "experience.pkl")
+
     @WITH_FILES
     @pytest.mark.parametrize("damage", ["missing", "cut short", "longer", "another byte", "a folder", "a pipe"])
     def test_a_damaged_file(self, name, file, saved, damage):

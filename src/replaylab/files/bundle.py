@@ -343,10 +343,12 @@ class Bundle:
                 with self.folder.open(self.schema.manifest) as source:
                     content = source.read()
             except FileNotFoundError:
-                raise SnapshotError(
-                    f"{self.folder.path} holds no {self.schema.noun}: there is no {self.schema.manifest} in it; pass "
-                    "the folder save() wrote"
-                ) from None
+                reason = f"holds no {self.schema.noun}: there is no {self.schema.manifest} in it"
+                if self.folder.path.is_file():
+                    reason = (
+                        f"is a file, but a {self.schema.noun} is a folder; a pickle is for the library that wrote it"
+                    )
+                raise SnapshotError(f"{self.folder.path} {reason}; pass the folder save() wrote") from None
             return self.parsed(content)
 
     def parsed(self, content: bytes) -> Contents:

@@ -19,7 +19,7 @@ from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.save_util import save_to_pkl
 
 from replaylab.errors import ConfigError, SnapshotError
-from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer
+from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer, read_pickle
 from replaylab.replay import Linear, Prioritized, Recency
 from tests.integrations.sb3.library import ACTION, BOX, DICT, stream
 
@@ -155,6 +155,17 @@ def test_an_algorithm_with_priorities_loads_their_pickle(tmp_path):
         ReplayLabBuffer(5, BOX, ACTION).read_in(LibraryBuffer(5, BOX, BOX))
     with pytest.raises(ConfigError, match="can be read in, but got"):
         model.replay_buffer.read_in(model.replay_buffer)
+
+
+def test_a_folder_in_place_of_a_pickle_is_named(tmp_path):
+    model = small().learn(32)
+    model.replay_buffer.replay.save(tmp_path / "experience")
+    model.save_replay_buffer(tmp_path / "experience")
+    for load in (model.load_replay_buffer, model.replay_buffer.read_in, read_pickle):
+        with pytest.raises(SnapshotError, match=r"experience is a folder, but .* a file; .*experience\.pkl"):
+            load(tmp_path / "experience")
+    model.load_replay_buffer(tmp_path / "experience.pkl")
+    assert model.replay_buffer.size() == 32
 
 
 def test_batches_are_the_callers():

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import torch
 from stable_baselines3 import DDPG, DQN, SAC, TD3
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.save_util import load_from_pkl
 
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3.buffer import ReplayLabBuffer
 from replaylab.integrations.sb3.feedback import COMPILED
 from replaylab.integrations.sb3.layout import check_same
+from replaylab.integrations.sb3.saving import unpickled
 from replaylab.replay import Prioritized
 
 
@@ -79,7 +79,7 @@ class WithPriorities(OffPolicyAlgorithm):
         Raises:
             ConfigError: It was made for other spaces, another number of environments, another γ or n.
         """
-        loaded, current = load_from_pkl(path, self.verbose), getattr(self, "replay_buffer", None)
+        loaded, current = unpickled(path, self.verbose), getattr(self, "replay_buffer", None)
         if not isinstance(loaded, ReplayLabBuffer):
             if current is None:
                 raise ConfigError(

@@ -1,7 +1,9 @@
-"""Pickles of a buffer that contain either its data or the folder of its snapshot."""
+"""Pickles of a buffer that contain either its data or the folder of its snapshot, and reading of any pickle."""
 
 from pathlib import Path
 from typing import Any
+
+from stable_baselines3.common.save_util import load_from_pkl
 
 from replaylab.arguments import checked, optional, place
 from replaylab.errors import SnapshotError
@@ -39,3 +41,21 @@ class Snapshots:
             )
         # Where an environment was reset since, ReplayLabBuffer sees it by its next observation, and ends the episode.
         return ReplayBuffer.load(folder, continue_episodes=True, **packed["given"])
+
+
+def unpickled(path: Any, verbose: int = 0) -> Any:
+    """Return what the library's `save_replay_buffer` wrote.
+
+    Args:
+        path: A path, to which the library adds ".pkl" if nothing is there; or an open file.
+        verbose: The algorithm's.
+
+    Raises:
+        SnapshotError: `path` is a folder.
+    """
+    if isinstance(path, str | Path) and Path(path).is_dir():
+        raise SnapshotError(
+            f"{path} is a folder, but save_replay_buffer writes a file; pass the file, such as {path}.pkl, or load the "
+            f'folder of a snapshot with replaylab.ReplayBuffer.load("{path}")'
+        )
+    return load_from_pkl(path, verbose)
