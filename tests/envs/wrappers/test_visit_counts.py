@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from replaylab.envs import VisitCounts, make_vector_env
 from replaylab.errors import ConfigError
@@ -80,3 +81,26 @@ def test_what_lies_nowhere_is_not_counted():
     env = VisitCounts(make_vector_env("MountainCar-v0", 2), bins=4)
     with pytest.raises(ConfigError, match=r"observations must be numbers to have a bin, but one is \[ *0\. +nan\]"):
         env._number(np.array([[-0.5, 0.0], [0.0, np.nan]]))
+
+
+class Rounded(VectorEnv):
+    """One copy on a line, half a step to the right each time; resets return integers, and so do steps that reset."""
+
+    num_envs, metadata = 1, {"autoreset_mode": AutoresetMode.SAME_STEP}
+    single_observation_space = spaces.Box(0.0, 2.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((1, 1), int), {}
+
+    def step(self, actions):
+        ended = np.array([True])
+        final = np.full(1, None)
+        final[0] = np.array([1.5])
+        return np.zeros((1, 1), int), np.ones(1), ended, ~ended, {"final_obs": final, "_final_obs": ended}
+
+
+def test_float_final_obs_after_integer_obs_counts_its_bin():
+    env = VisitCounts(Rounded(), bins=4)
+    env.reset()
+    env.step(np.zeros(1, int))
+    assert env.visits.tolist() == [[2, 0, 0, 1]]

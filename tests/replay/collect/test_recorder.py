@@ -9,8 +9,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
 from replaylab.replay import Field, FrameStack, NStep, ReplayBuffer, ReplayRecorder
+from tests.oracle import map_leaves
 from tests.replay.buffers import cases, refused, transition
 from tests.replay.collect.scripted_env import MODES, OBSERVATIONS, SCRIPTS, ScriptedEnv, make_vector
+from tests.replay.collect.scripted_pool import ScriptedPool, stack
 from tests.replay.guarantees.test_autoreset import assert_same_transitions, stored_by_env
 
 # EnvPool never reports both ends at once.
@@ -468,3 +470,91 @@ class TestResetsMidway:
             recorder.step(np.zeros(4, int))
             recorder = ReplayRecorder(vector, recorder.buffer)
         self.check_n_step(recorder.buffer, vector.envs)
+
+
+class Halves(gym.Env):
+    """Half a step further each time; resets return whole numbers as integers."""
+
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, nest=lambda obs: obs, first=0):
+        self.nest, self.first = nest, first
+        space = nest(gym.spaces.Box(-10, 10, (2,), np.float32))
+        kind = {dict: gym.spaces.Dict, tuple: gym.spaces.Tuple}.get(type(space))
+        self.observation_space = space if kind is None else kind(space)
+
+    def reset(self, *, seed=None, options=None):
+        first = np.array([self.first, self.first])
+        self.obs = first.astype(float)
+        return self.nest(first), {}
+
+    def step(self, action):
+        self.obs += (0.25, 0.5)
+        return self.nest(self.obs.copy()), 1.0, False, bool(self.obs[0] == 1.0), {}
+
+
+class VectorHalves(gym.vector.VectorEnv):
+    """Two copies, which stack what they observe as it comes."""
+
+    def __init__(self, nest):
+        self.envs, self.num_envs = [Halves(nest), Halves(nest)], 2
+        self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
+        self.single_observation_space, self.single_action_space = self.envs[0].observation_space, Halves.action_space
+        self.observation_space = self.action_space = None  # of both copies: not used
+
+    def reset(self, *, seed=None, options=None):
+        obs, _ = zip(*(env.reset() for env in self.envs), strict=True)
+        return stack(obs), {}
+
+    def step(self, actions):
+        obs, *outcome, _ = zip(*map(Halves.step, self.envs, actions), strict=True)
+        return stack(obs), *map(np.array, outcome), {}
+
+
+@pytest.mark.parametrize("nest", [lambda obs: obs, lambda obs: {"x": obs}, lambda obs: (obs, obs)])
+@pytest.mark.parametrize("make", [Halves, VectorHalves])
+def test_obs_after_integer_reset_keeps_fractions(nest, make):
+    recorder = ReplayRecorder.for_env(make(nest), 100, reset_ended=True)
+    recorder.reset()
+    for _ in range(10):
+        recorder.step(np.zeros(2, int) if make is VectorHalves else 0)
+    stored = recorder.buffer.get(np.arange(len(recorder.buffer)))
+    envs = 2 if make is VectorHalves else 1
+    quarters = np.repeat(np.array([0, 1, 2, 3] * 3)[:10], envs) / 4
+    for name, shift in (("obs", 0.0), ("next_obs", 0.25)):
+        leaves = []
+        map_leaves(leaves.append, stored[name])
+        for leaf in leaves:
+            np.testing.assert_array_equal(leaf[:, 0], quarters + shift)
+            np.testing.assert_array_equal(leaf[:, 1], 2 * (quarters + shift))
+
+
+def test_obs_from_pool_with_integer_resets_keeps_fractions():
+    class Pool(ScriptedPool):
+        def result(self, rows):
+            halves = [(i, obs // 2 if self.envs[i].t == 0 else obs / 2, *outcome) for i, obs, *outcome in rows]
+            obs, *others = super().result(halves)
+            return obs.astype(int) if (obs == np.rint(obs)).all() else obs, *others
+
+    pool = Pool("box", [((4, True, False),)] * 2, 2, lambda under_way, count: under_way)
+    recorder = ReplayRecorder.for_env(pool, 100)
+    recorder.reset()
+    for _ in range(3):
+        recorder.step(np.zeros(2, int))
+    stored = recorder.buffer.get(np.arange(6))
+    assert stored["obs"][:, 2].tolist() == [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
+    assert stored["next_obs"][:, 2].tolist() == [0.5, 0.5, 1.0, 1.0, 1.5, 1.5]
+
+
+def test_obs_and_next_obs_have_their_fields_dtypes():
+    fields = {"obs": Field((2,), np.float32), "next_obs": Field((2,), np.float64)}
+    recorder = ReplayRecorder(Halves(first=1e-12), ReplayBuffer(10, fields))
+    recorder.reset()
+    recorder.step(0)
+    assert recorder.buffer.get([0])["next_obs"].tolist() == [[0.25 + 1e-12, 0.5 + 1e-12]]
+
+
+def test_reset_obs_that_does_not_fit_is_refused():
+    recorder = ReplayRecorder(Halves(first=0.5), ReplayBuffer(10, {"obs": Field((2,), np.int32)}))
+    with pytest.raises(DtypeError):
+        recorder.reset()

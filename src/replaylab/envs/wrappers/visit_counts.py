@@ -72,25 +72,23 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
                 f"Box), but got {space}, {bins=}, {low=}, {high=}"
             )
         self.visits: Counts = np.zeros((env.num_envs, *self._shape), np.int64)
-        self._copies = np.arange(env.num_envs)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Start episodes, and count where they begin."""
         obs, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # vector environments take a list
-        self._count(obs, reset_mask(options, self.num_envs))
+        begun = reset_mask(options, self.num_envs)
+        self._count(obs[begun], begun)
         return obs, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step, and count the new states; at an episode's end also the first state of the next one."""
         obs, reward, terminated, truncated, infos = self.env.step(actions)
-        self._count(obs)
+        self._count(obs, np.ones(self.num_envs, np.bool_))
         if "final_obs" in infos:
             ended = terminated | truncated
-            final = obs.copy()
-            final[ended] = np.stack(infos["final_obs"][ended])
-            self._count(final, ended)
+            self._count(np.stack(infos["final_obs"][ended]), ended)
         return obs, reward, terminated, truncated, infos
 
     def own_state(self) -> dict[str, Array]:
@@ -110,6 +108,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
         self.restore_own(state)
         return self.env.restore(state)  # type: ignore[attr-defined]
 
-    def _count(self, obs: Array, where: Array | bool = True) -> None:
-        """Count observations (E, ...) of the copies where it is true."""
-        self.visits.reshape(self.num_envs, -1)[self._copies, self._number(obs)] += where
+    def _count(self, obs: Array, where: Array) -> None:
+        """Count the observations (n, ...) of n copies, those where bool (E,) is true."""
+        if len(obs):
+            self.visits.reshape(self.num_envs, -1)[where.nonzero()[0], self._number(obs)] += 1

@@ -1,6 +1,6 @@
 """Environments that store their own transitions, in every autoreset mode."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -89,6 +89,7 @@ class ReplayRecorder:
         self._step_fields = [name for name in self._trees if name not in FROM_ENV]
         self._extra = set(self._step_fields) - {"action"}
         self._outcome = [name for name in OUTCOME if name in self._trees]
+        self._declared_alike = self._trees["obs"] == self._trees.get("next_obs")
         self._sees_ends = {"terminated", "truncated"} <= self._trees.keys()  # so that the buffer knows episodes
         self._reshapes = self._lead != (adapter.num_envs,)
 
@@ -96,13 +97,9 @@ class ReplayRecorder:
         self._state = np.full(adapter.num_envs, NEW, np.int8)
         self._cut_short = False  # whether environments made steps that are not stored
         self._last_rows = self._numbers  # environments of the last observations
-        self._obs: Arrays = {}  # the last observation of each environment
-        self._next: Arrays = {}  # scratch memory if only some environments return theirs
-        self._step_values: Arrays = {  # the caller's values for each environment's next step
-            path: np.zeros((adapter.num_envs, *field.shape), field.dtype)
-            for name in self._step_fields
-            for path, field in self._leaves[name].items()
-        }
+        self._obs = self._zeros(["obs"])  # the last observation of each environment
+        self._next = self._zeros({"next_obs"} & self._trees.keys())  # scratch memory if only some return theirs
+        self._step_values = self._zeros(self._step_fields)  # the caller's values for each environment's next step
         self.ids: Any = self._none_stored()
 
     @classmethod
@@ -124,6 +121,7 @@ class ReplayRecorder:
 
         Raises:
             ConfigError: The pool is asynchronous, or a step was cut short and not all environments are reset.
+            FieldError, ShapeError, DtypeError: The observations do not fit their field.
         """
         if self._adapter.is_async:
             raise ConfigError("an asynchronous EnvPool has no `reset`; call async_reset(), then recv()")
@@ -260,15 +258,10 @@ class ReplayRecorder:
         self._check_ready(rows)
         if extra.keys() != self._extra:
             raise names_error("step", extra, [name for name in self._step_fields if name in self._extra])
-        axis = (len(self._numbers[rows]),) if self._adapter.batched else ()
-        fresh = {}
+        count = len(self._numbers[rows]) if self._adapter.batched else None
+        fresh: Arrays = {}
         for name in self._step_fields:
-            for path, value in self._by_path(name, actions if name == "action" else extra[name]).items():
-                field = self._leaves[name][path]
-                if type(value) is np.ndarray and value.dtype == field.dtype and value.shape == (*axis, *field.shape):
-                    fresh[path] = value
-                else:
-                    fresh[path] = fitted(path, value, field.dtype, field.shape, None, None, *axis or (None,))
+            fresh |= self._fitted(name, actions if name == "action" else extra[name], count)
         for path, values in fresh.items():
             self._step_values[path][rows] = values
         self._state[rows] = MOVING
@@ -296,8 +289,12 @@ class ReplayRecorder:
                 return
         values = {**self._obs, **self._step_values}
         if "next_obs" in self._trees:
+            if self._declared_alike:
+                obs = {f"next_{path}": leaf for path, leaf in obs.items()}
+            else:
+                obs = self._fitted("next_obs", returned.obs, self._count(returned))
             for path, leaf in obs.items():
-                values["next_" + path] = self._everywhere(returned, leaf, self._next.get(path))
+                values[path] = self._everywhere(returned, leaf, self._next[path])
         for name in self._outcome:
             values[name] = self._everywhere(returned, getattr(returned, name))
         steps = {path: self._shaped(value) for path, value in values.items()} if self._reshapes else values
@@ -310,9 +307,6 @@ class ReplayRecorder:
     def _keep(self, obs: Arrays, rows: Rows | slice) -> None:
         """Copy the observations that these environments' next steps begin with."""
         for path, leaf in obs.items():
-            if path not in self._obs:
-                self._obs[path] = np.zeros((len(self._numbers), *leaf.shape[1:]), leaf.dtype)
-                self._next[path] = self._obs[path].copy()
             self._obs[path][rows] = leaf
         self._state[rows], self._last_rows = READY, self._numbers[rows]
 
@@ -324,8 +318,33 @@ class ReplayRecorder:
 
     def _obs_arrays(self, returned: Returned, rows: Rows | slice) -> Arrays:
         """Return the observations by path; if all environments returned theirs, only those of `rows`."""
-        leaves = {path: np.asarray(leaf) for path, leaf in self._by_path("obs", returned.obs).items()}
+        leaves = self._fitted("obs", returned.obs, self._count(returned))
         return leaves if returned.rows is not None else {path: leaf[rows] for path, leaf in leaves.items()}
+
+    def _count(self, returned: Returned) -> int:
+        return len(self._numbers if returned.rows is None else returned.rows)
+
+    def _fitted(self, name: str, value: Any, count: int | None) -> Arrays:
+        """Return a field's values of `count` environments (None: no axis) by path, in their declared dtypes.
+
+        Raises:
+            FieldError, ShapeError, DtypeError: The value does not fit the field.
+        """
+        arrays = self._by_path(name, value)
+        for path, leaf in arrays.items():
+            field = self._leaves[name][path]
+            shape = field.shape if count is None else (count, *field.shape)
+            if type(leaf) is not np.ndarray or leaf.dtype != field.dtype or leaf.shape != shape:
+                arrays[path] = fitted(path, leaf, field.dtype, field.shape, None, None, count)
+        return arrays
+
+    def _zeros(self, names: Iterable[str]) -> Arrays:
+        """Return memory for one value of each environment in these fields, by path."""
+        return {
+            path: np.zeros((len(self._numbers), *field.shape), field.dtype)
+            for name in names
+            for path, field in self._leaves[name].items()
+        }
 
     def _by_path(self, name: str, value: Any) -> dict[str, Any]:
         """Return a field's value, or its parts if the field is nested, by path."""
