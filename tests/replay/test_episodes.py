@@ -142,6 +142,16 @@ class TestBuffersOfEpisodes:
         with pytest.raises(DtypeError):
             ReplayBuffer.from_episodes([episode(4), episode(4) | {"action": np.zeros(4)}])
 
+    @pytest.mark.parametrize("capacity", [None, 20])
+    def test_errors_name_the_episode(self, capacity):
+        short = episode(4) | {"obs": episode(4)["obs"][1:]}
+        with pytest.raises(ShapeError, match=r"^episode 1 \(.*\): `obs` of an episode must hold 5 .* but got 4;"):
+            ReplayBuffer.from_episodes([episode(4), short], capacity, fields=FIELDS)
+        with pytest.raises(ShapeError, match=r"^episode 0 \(.*\): field `action` must have shape \(4,\)"):
+            ReplayBuffer.from_episodes([episode(4) | {"action": np.zeros(3, int)}], capacity, fields=FIELDS)
+        with pytest.raises(FieldError, match=r"^episode 2 "):
+            ReplayBuffer.from_episodes([episode(4), episode(4), {"reward": np.ones(4)}], capacity, fields=FIELDS)
+
     @pytest.mark.parametrize("capacity", [None, 5])
     def test_there_must_be_one(self, capacity):
         with pytest.raises(ConfigError, match="`episodes` must hold at least one"):
@@ -244,3 +254,11 @@ class TestOfSeveralEnvironments:
             *((0.0, one) for one in ([0, 1, 2], [4, 5, 6], [8, 9, 10])),
             *((10.0, one) for one in ([0, 1, 2, 3], [5, 6, 7, 8], [10, 11])),
         ]
+
+
+@pytest.mark.parametrize("empty", [[], np.zeros(0), np.zeros(0, complex), np.zeros(0, object)])
+def test_an_empty_chunk_fits_every_dtype(empty):
+    fields = {"x": Field(), "n": Field((), np.int64), "f": Field((), bool)}
+    buffer = ReplayBuffer(4, fields, seed=0)
+    assert buffer.extend(**dict.fromkeys(fields, empty)).shape == (0,)
+    assert len(buffer) == 0

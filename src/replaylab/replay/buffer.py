@@ -170,8 +170,9 @@ class ReplayBuffer(CommonMembers):
         """
         options, coming = by_episode.options_for_episodes(episodes, capacity, fields, options)
         buffer = cls(**options)
-        for episode in coming:
-            buffer.extend_episode(**episode)
+        for number, episode in enumerate(coming):
+            with by_episode.numbered(number):
+                buffer.extend_episode(**episode)
         return buffer
 
     @property

@@ -1,7 +1,8 @@
 """Complete episodes into a buffer and out of it, in the form of data sets."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from contextlib import contextmanager
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import InvalidArgument, checked, flag, mapping, optional, shown
 from replaylab.episode_ends import ENDS
-from replaylab.errors import ConfigError, FieldError
+from replaylab.errors import ConfigError, FieldError, ReplayError, ShapeError
 from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.buffer_parts import BufferParts
 from replaylab.replay.data.arrays import as_array, fitted, steps_of, widened
@@ -31,7 +32,7 @@ def options_for_episodes(
 ) -> tuple[dict[str, Any], Iterable[Mapping[str, Any]]]:
     """Return the options of a buffer for episodes, and the episodes; see `ReplayBuffer.from_episodes`."""
     fields = checked("fields", fields, optional(mapping))
-    coming: Iterator[Mapping[str, Any]] = map(_sound, checked("episodes", episodes, _iterable))
+    coming: Iterator[Mapping[str, Any]] = map(_sound, count(), checked("episodes", episodes, _iterable))
     if capacity is None:
         every = list(coming)
         capacity, coming = max(sum(map(steps_in, every)), 1), iter(every)
@@ -72,6 +73,8 @@ def steps_of_episode(
     input_fields, flat = layout.input_fields, dict(flatten_as(config.fields, steps))
     if flat.keys() != input_fields.keys():
         raise names_error("extend_episode", flat, input_fields)
+    outside = ("obs", "next_obs", *ENDS)
+    _check_length(length, {path: value for path, value in flat.items() if path.split(".")[0] not in outside})
     # Checked before anything changes: an episode that does not fit must not end the previous one.
     values = [
         fitted(path, flat[path], field.dtype, field.shape, None, length, None) for path, field in input_fields.items()
@@ -172,10 +175,37 @@ def _iterable(value: Any) -> Iterable[Any]:
     return value
 
 
-def _sound(episode: Mapping[str, Any]) -> Mapping[str, Any]:
+@contextmanager
+def numbered(number: int) -> Iterator[None]:
+    """Begin the message of an error of this library with the number of the episode that it concerns."""
+    try:
+        yield
+    except ReplayError as error:
+        raise type(error)(f"episode {number} (counted from 0): {error}") from None
+
+
+def _sound(number: int, episode: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an episode after checking that it has observations."""
-    steps_in(episode)
+    with numbered(number):
+        steps_in(episode)
     return episode
+
+
+def _check_length(length: int, steps: Mapping[str, Any]) -> None:
+    """Raise `ShapeError` if all fields of an episode agree on a number of steps, but its observations do not.
+
+    Args:
+        length: T, one less than the observations.
+        steps: Path → values of every field except the observations and the flags.
+    """
+    lengths = {steps_of(path, values, 0) for path, values in steps.items()}
+    if len(lengths) == 1 and length not in lengths:
+        (others,) = lengths
+        raise ShapeError(
+            f"`obs` of an episode must hold {others + 1} observations, one more than the {others} steps of "
+            f"{', '.join(f'`{path}`' for path in steps)}, but got {length + 1}; append the observation after the last "
+            "action"
+        )
 
 
 def _fields(name: str, values: Any) -> Tree:

@@ -155,9 +155,19 @@ class TestFeedback:
         plain.update_priorities(plain.sample(8).id, td_error.detach().numpy())
         np.testing.assert_array_equal(plain.sample(8).id, buffer.sample(8).id)
 
-    def test_a_tensor_with_a_gradient_is_no_field_s_value(self):
-        with pytest.raises(DtypeError, match=r"`x` must be an array, .*requires grad.*; pass `\.detach\(\)` of it"):
-            ReplayBuffer(4, {"x": Field()}).add(x=torch.tensor(1.0, requires_grad=True))
+    @pytest.mark.parametrize(
+        ("tensor", "advice"),
+        [
+            (torch.zeros(2, requires_grad=True), r"\.detach\(\)"),
+            (torch.zeros(2, device="meta"), r"\.cpu\(\)"),
+            (torch.zeros(2).to_sparse(), r"\.to_dense\(\)"),
+            (torch.tensor([1 + 2j] * 2).conj().imag, r"\.resolve_neg\(\)"),
+        ],
+        ids=["gradient", "device", "sparse", "negative"],
+    )
+    def test_of_a_tensor_error_has_pytorch_advice_only(self, tensor, advice):
+        with pytest.raises(DtypeError, match=rf"^field `x` must be an array, .*{advice}[^;]*$"):
+            ReplayBuffer(4, {"x": Field((2,))}).add(x=tensor)
 
     @pytest.mark.parametrize(
         "ones", [jnp.ones(1, jnp.bfloat16), torch.ones(1, dtype=torch.bfloat16)], ids=["jax", "torch"]

@@ -67,8 +67,10 @@ def cast(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArra
     """Return the array as a C-contiguous array of `dtype`; only a float's last digits may change.
 
     Raises:
-        DtypeError: The kinds differ, or a value does not fit.
+        DtypeError: The kinds differ, or a value does not fit. An array without values fits every dtype.
     """
+    if not array.size:
+        return np.zeros(array.shape, dtype)
     if array.dtype == object:
         raise DtypeError(
             f"{name} stores {dtype}, which cannot hold {type(array.flat[0]).__name__} objects, "
@@ -80,7 +82,7 @@ def cast(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArra
             f"{name} stores {dtype}, but got {original}, and {dtype} cannot hold every {original}; convert the values, "
             "or declare the field with another dtype"
         )
-    if dtype.kind in "iu" and array.dtype != dtype and array.size:
+    if dtype.kind in "iu" and array.dtype != dtype:
         limits = np.iinfo(dtype)
         for extreme in (array.min(), array.max()):
             if not limits.min <= int(extreme) <= limits.max:
@@ -103,7 +105,7 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
 
     Raises:
         ShapeError: The value is a list of lists of unequal lengths.
-        DtypeError: The value is another library's array without a NumPy dtype, or one that must be detached first.
+        DtypeError: The value is another library's array that NumPy does not take; the message holds NumPy's advice.
     """
     try:
         return np.asarray(value)
@@ -112,9 +114,7 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
     except (TypeError, RuntimeError) as error:  # PyTorch raises these for bfloat16 and for tensors with gradients
         if f"{getattr(value, 'dtype', None)}" == "torch.bfloat16":
             return as_array(name, value.float())
-        raise DtypeError(
-            f"{name} must be an array, but NumPy cannot make one of it: {error}; pass `.detach()` of it"
-        ) from None
+        raise DtypeError(f"{name} must be an array, but NumPy cannot make one of it: {error}") from None
 
 
 def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
