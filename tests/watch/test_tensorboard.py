@@ -1,10 +1,13 @@
 """Event files, read back by TensorBoard's own reader."""
 
+import time
+
 import numpy as np
 import pytest
 
 from replaylab.errors import MissingExtraError
-from replaylab.learners import DQN
+from replaylab.learners import DQN, Checkpoints, Hook, TrainingConfig
+from replaylab.learners import train as train_configuration
 from replaylab.replay import Uniform
 from replaylab.watch import TensorBoard, tensorboard
 from tests.learners.calls import train
@@ -73,6 +76,55 @@ def test_a_seed_that_has_ended_is_left_out(tmp_path):
         board.on_metrics(20, {"a": np.array([np.nan, 3.0])})
     assert read(tmp_path / "seed-0")["a"] == [(10, 1.0)]
     assert read(tmp_path / "seed-1")["a"] == [(10, 2.0), (20, 3.0)]
+
+
+class Kill(Hook):
+    """As the end of the process, when the slowest replica has come so far."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def after_turn(self, run):
+        if run.clock.now.min() >= self.at:
+            raise InterruptedError
+
+
+@pytest.mark.parametrize(
+    ("budget", "every", "killed_at"),
+    [({"total_steps": 300}, 100, 260), ({"total_episodes": 30}, 10, 16)],
+    ids=["steps", "episodes"],
+)
+def test_a_resumed_run_holds_each_step_once(tmp_path, budget, every, killed_at):
+    """With train_period=4 the checkpoint comes between the tenth episode's end and its values of learning."""
+    seeds, learner = [4, 9], DQN(hidden=(8,), batch_size=8, learning_starts=20, train_period=4)
+    config = TrainingConfig(
+        "CartPole-v1", learner, Uniform(), eval_every=every // 5, eval_episodes=1, log_every=every // 2, **budget
+    )
+    saved = tmp_path / "saved"
+    with TensorBoard(tmp_path / "unbroken", seeds) as board:
+        train_configuration(config, seeds, [board])
+    with TensorBoard(tmp_path / "resumed", seeds) as board, pytest.raises(InterruptedError):
+        train_configuration(config, seeds, [Checkpoints(saved, every), board, Kill(killed_at)])
+    time.sleep(1.0)  # TensorBoard reads the files in the order of the seconds in their names
+    with TensorBoard(tmp_path / "resumed", seeds) as board:
+        train_configuration(config, seeds, [Checkpoints(saved, every), board], resume=saved)
+    for seed in seeds:
+        unbroken, resumed = (read(tmp_path / name / f"seed-{seed}") for name in ("unbroken", "resumed"))
+        assert unbroken.keys() == resumed.keys()
+        for tag in unbroken.keys() - {"time/fps"}:
+            assert resumed[tag] == unbroken[tag], tag
+        assert len(unbroken["train/loss"]) >= 5
+
+
+@pytest.mark.parametrize("budget", [{"total_steps": 200}, {"total_episodes": 10}])
+def test_a_value_is_written_once_for_each_step(tmp_path, budget):
+    """An episode's end and the values of learning may be reported at the same step."""
+    with TensorBoard(tmp_path, [0]) as board:
+        learner = DQN(hidden=(8,), batch_size=8, learning_starts=20)
+        train("CartPole-v1", learner, Uniform(), [0], log_every=5, eval_every=None, hooks=[board], **budget)
+    for values in read(tmp_path / "seed-0").values():
+        steps = [step for step, _ in values]
+        assert steps == sorted(set(steps))
 
 
 def test_not_installed(tmp_path, monkeypatch):
