@@ -95,8 +95,8 @@ class Kill(Hook):
     ids=["steps", "episodes"],
 )
 def test_a_resumed_run_holds_each_step_once(tmp_path, budget, every, killed_at):
-    """With train_period=4 the checkpoint comes between the tenth episode's end and its values of learning."""
-    seeds, learner = [4, 9], DQN(hidden=(8,), batch_size=8, learning_starts=20, train_period=4)
+    """With train_period=13 the checkpoint comes between the tenth episode's end and its values of learning."""
+    seeds, learner = [4, 9], DQN(hidden=(8,), batch_size=8, learning_starts=20, train_period=13)
     config = TrainingConfig(
         "CartPole-v1", learner, Uniform(), eval_every=every // 5, eval_episodes=1, log_every=every // 2, **budget
     )
