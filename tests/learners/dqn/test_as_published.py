@@ -8,9 +8,10 @@ import pytest
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, SGD, DQNAsPublished, Refreshed
+from replaylab.learners import DQN, SGD, DQNAsPublished, Hook, Refreshed
 from replaylab.learners.training import loop as training
 from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.hooks import HookList
 from replaylab.learners.training.state import Run
 from replaylab.replay import Linear, Prioritized, Uniform
 from tests.learners.calls import assert_same_rows, train
@@ -223,6 +224,22 @@ def test_priorities_of_insertion_are_those_of_stale_ones_until_a_batch_writes_ba
     np.testing.assert_array_equal(*before)
     assert np.unique(before[0]).size > 20
     assert not np.array_equal(priorities(8, insertion_priorities=True), priorities(8, stale_priorities=True))
+
+
+def test_priorities_of_insertion_are_of_rewards_that_a_later_hook_stores():
+    class Richer(Hook):
+        def before_store(self, run, step):
+            return replace(step, reward=step.reward + 100.0)
+
+    learner = DQNAsPublished(**SETTINGS | {"learning_starts": 61}, insertion_priorities=True)
+    config = TrainingConfig(corridor.ENV_ID, learner, PROPORTIONAL, 60)
+    made = Run(config, SEEDS, HookList(config, SEEDS, [Richer()]))
+    made.begin()
+    for _ in range(60):
+        training.turn(made)
+    ids = np.broadcast_to(np.arange(60), (3, 60))
+    mass = (np.abs(made.agents.probe(made.replay.as_batch(ids)).td_error) + 0.01) ** 0.7  # nothing was learned yet
+    np.testing.assert_allclose(made.replay.probabilities(ids), mass / mass.sum(1, keepdims=True), rtol=1e-4)
 
 
 def test_priorities_cannot_be_stale_and_refreshed():

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import ArrayOf, InvalidArgument, returned
-from replaylab.errors import ShapeError
+from replaylab.errors import ConfigError, ShapeError
 from replaylab.learners.api.protocols import Agents, Obs, Policy, Probe, Probed, Update
 from replaylab.replay import Batch, Replay
 
@@ -62,6 +62,18 @@ def probed(agents: Probed, batch: Batch) -> Probe:
         return value
 
     return returned(f"`probe` of {type(agents).__name__}", agents.probe(batch), rule)
+
+
+def discount_of(learner: object, setting: str) -> float:
+    """Return the learner's γ, which a setting needs.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    gamma = getattr(learner, "gamma", None)
+    if gamma is None:
+        raise ConfigError(f"`{setting}` needs a learner with a `gamma`, but got {learner}; leave it out")
+    return float(gamma)
 
 
 def q_values_of(agents: Any, obs: Obs, shape: tuple[int, int]) -> npt.NDArray[Any]:

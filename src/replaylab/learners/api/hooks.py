@@ -41,6 +41,7 @@ class EnvStep:
         truncated: bool (R,).
         final_obs: In SAME_STEP mode the true last observation of each row that ended; else None.
         ended: Whether the episode ended, bool (R,).
+        stored: The step as it was stored, after every hook's `before_store`; None: as it is here.
     """
 
     obs: Obs
@@ -51,6 +52,7 @@ class EnvStep:
     truncated: Bools
     final_obs: Any
     ended: Bools
+    stored: EnvStep | None = None
 
     def columns(self) -> dict[str, Any]:
         """Return what a replay stores of the step, by name, each (R, ...); of `next_obs` the true ones."""
@@ -63,6 +65,12 @@ class EnvStep:
             "truncated": self.truncated,
         }
 
+    def stored_batch(self, ids: npt.NDArray[np.int64]) -> Batch:
+        """Return the stored step of every replica as a batch of one row, (R, 1, ...), with weight 1."""
+        stored = self if self.stored is None else self.stored
+        columns = stored.columns() | {"id": ids, "weight": np.ones(len(ids), np.float32)}
+        return Batch(map_leaves(lambda part: part[:, None], columns))
+
     def true_next_obs(self) -> Obs:
         """Return the next observations, (R, ...): at an episode's end its true last observation."""
         if self.final_obs is None or not self.ended.any():
@@ -70,8 +78,10 @@ class EnvStep:
         rows = np.flatnonzero(self.ended)
 
         def with_last(next_obs: npt.NDArray[Any], *last: Any) -> npt.NDArray[Any]:
-            replaced = next_obs.copy()
-            replaced[rows] = last
+            final = np.stack(last)
+            cuts = final.dtype.kind == "f" and next_obs.dtype.kind != "f"  # resets may return integers, steps floats
+            replaced = next_obs.astype(final.dtype if cuts else next_obs.dtype)
+            replaced[rows] = final
             return replaced
 
         return map_leaves(with_last, self.next_obs, *(self.final_obs[row] for row in rows))
@@ -169,7 +179,10 @@ class Hook:
         return step
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """A step was stored, under these ids (R,), −1 where an environment only started an episode."""
+        """A step was stored, under these ids (R,), −1 where an environment only started an episode.
+
+        `step` is the true one; `step.stored` is the one that the learner learns from.
+        """
 
     def on_draw(self, run: TrainingRun, batch: Batch) -> None:
         """A batch was drawn for an update."""

@@ -15,13 +15,11 @@ from gymnasium import Space
 
 from replaylab.arguments import FINITE, check, flag, optional
 from replaylab.errors import ConfigError
-from replaylab.learners.api.answers import feed_back
+from replaylab.learners.api.answers import feed_back, probed
 from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents, ProbedAgents
 from replaylab.learners.dqn.learner import DQN
-from replaylab.replay import Batch
-from replaylab.trees import map_leaves
 
 NEVER = 2**62
 """Target period with which the updates never move the target network."""
@@ -104,19 +102,12 @@ class _Flaws(Hook):
             reward = np.where(step.ended, kind(learner.end_reward), reward)
         if learner.truncation_terminates:
             terminated, truncated = step.ended, np.zeros_like(truncated)
-        self._stored = replace(step, reward=reward, terminated=terminated, truncated=truncated)
-        return self._stored
+        return replace(step, reward=reward, terminated=terminated, truncated=truncated)
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """Give a new step its priority, and copy the target network at an episode's end."""
         if self._at_insertion:
-            error = cast("ProbedAgents", run.agents).probe(_batch(self._stored, ids)).td_error
+            error = probed(cast("ProbedAgents", run.agents), step.stored_batch(ids)).td_error
             feed_back(run.replay, ids[:, None], error)
         if self._learner.target_each_episode:
             cast("Any", run.agents).copy_target(step.ended)
-
-
-def _batch(step: EnvStep, ids: npt.NDArray[np.int64]) -> Batch:
-    """Return a step of every replica as a batch of one row, (R, 1, ...)."""
-    columns = step.columns() | {"id": ids, "weight": np.ones(len(ids), np.float32)}
-    return Batch(map_leaves(lambda part: part[:, None], columns))

@@ -11,16 +11,22 @@ import numpy.typing as npt
 
 from replaylab import measures
 from replaylab.errors import ConfigError
-from replaylab.learners.api.answers import q_values_of
+from replaylab.learners.api.answers import discount_of, probed, q_values_of
 from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingRun
 from replaylab.learners.api.observations import Inputs, inputs_of
-from replaylab.learners.api.protocols import Update, ValueAgents
+from replaylab.learners.api.protocols import ProbedAgents, Update, ValueAgents
 from replaylab.learners.metrics.registry import TRACE_Q, TRACE_RETURN
 from replaylab.measures.buffer_usage import error_statistics
 from replaylab.replay import Batch
 from replaylab.trees import map_leaves, take
 
-OF_BATCHES = ("td_error_mean", "td_error_median", "td_error_max", "td_error_std", "correlated_pairs")
+STATISTICS = ("mean", "median", "max", "std")
+
+OF_BATCHES = (
+    *(f"td_error_{name}" for name in STATISTICS),
+    *(f"insertion_error_{name}" for name in STATISTICS),
+    "correlated_pairs",
+)
 """Measures of batches whose means over the episode's updates are recorded, as ``trace/NAME``."""
 
 
@@ -28,24 +34,28 @@ class EpisodeTraces(Hook):
     """Records every `every`-th episode of each replica, beginning with the first.
 
     Of step t of such an episode it records Q(s_t, a_t), of the agents that chose a_t, and the discounted return that
-    followed, G_t = r_t + γ·G_{t+1}, with G = 0 after the last step, also where a time limit cut the episode. Of the
-    whole episode it records the mean of Q(s_t, a_t) − G_t, and the means of `OF_BATCHES` over its updates.
+    followed, G_t = r_t + γ·G_{t+1}, with G = 0 after the last step, also where a time limit cut the episode. The
+    rewards are the stored ones, from which the agents learn: with `end_reward` of `DQNAsPublished` the last is that.
+
+    Of the episode it records the mean of Q(s_t, a_t) − G_t, and the means of `OF_BATCHES` over its updates: absolute TD
+    errors of the drawn rows at the update, and those that the same rows had when they were stored.
 
     Args:
         every: Episodes from one that is recorded to the next.
-        gamma: The learner's γ.
+        learner: The learner, which has γ.
 
     Raises:
-        ConfigError: The agents have no Q values.
+        ConfigError: The learner has no γ, or the agents have no Q values.
     """
 
-    def __init__(self, every: int, gamma: float) -> None:
-        self.every, self.gamma = every, gamma
+    def __init__(self, every: int, learner: object) -> None:
+        self.every, self.gamma = every, discount_of(learner, "trace_every")
         self._episodes = np.zeros(0, np.int64)  # (R,), those that are over
         self._steps: list[list[tuple[float, float]]] = []  # of each replica's episode under way: Q and reward
         self._sums = self._counts = np.zeros((0, len(OF_BATCHES)))  # (R, measures)
         self._ended = np.zeros(0, np.bool_)  # (R,), where the newest step ended an episode
         self._inputs: Inputs | None = None
+        self._insertion = InsertionErrors()
 
     def on_begin(self, run: TrainingRun) -> None:
         """Start with the first episodes, unless training continues from a checkpoint."""
@@ -59,18 +69,21 @@ class EpisodeTraces(Hook):
             self._episodes = np.zeros(len(run.seeds), np.int64)
             self._steps = [[] for _ in run.seeds]
             self._sums, self._counts = (np.zeros((len(run.seeds), len(OF_BATCHES))) for _ in range(2))
+            self._insertion.begin(run)
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """Remember a step of the episodes that are traced."""
+        """Remember the TD error of every step, and the steps of the episodes that are traced."""
+        self._insertion.add(run, step, ids)
         traced = self._traced & (ids >= 0)
         self._ended = step.ended
         if not traced.any():
             return
+        reward = step.reward if step.stored is None else step.stored.reward
         obs = map_leaves(lambda part: part[:, None], step.obs)
         q = q_values_of(run.agents, obs, (len(ids), 1))[:, 0]
         chosen = np.take_along_axis(q, (step.action - self._first_action)[:, None], 1)[:, 0]
         for r in np.flatnonzero(traced):
-            self._steps[r].append((float(chosen[r]), float(step.reward[r])))
+            self._steps[r].append((float(chosen[r]), float(reward[r])))
 
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
         """Add measures of a batch to the sums of the traced episodes."""
@@ -79,6 +92,8 @@ class EpisodeTraces(Hook):
             return
         error = np.abs(update.td_error[rows])
         numbers = {f"td_error_{name}": value for name, value in error_statistics(error).items()}
+        at_insertion = self._insertion.of(batch.id)[rows]
+        numbers |= {f"insertion_error_{name}": value for name, value in error_statistics(at_insertion).items()}
         if self._inputs is not None and error.shape[1] > 1:
             numbers["correlated_pairs"] = measures.legacy_correlated_pairs(self._inputs(take(batch.obs, rows)))
         for k, name in enumerate(OF_BATCHES):
@@ -123,7 +138,7 @@ class EpisodeTraces(Hook):
         steps = np.full((len(self._steps), longest, 2), np.nan)
         for row, episode in zip(steps, self._steps, strict=True):
             row[: len(episode)] = np.array(episode).reshape(-1, 2)
-        parts = {"episodes": self._episodes.copy(), "steps": steps}
+        parts = {"episodes": self._episodes.copy(), "steps": steps} | self._insertion.state()
         return {"traces": parts | {"sums": self._sums.copy(), "counts": self._counts.copy()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -131,6 +146,42 @@ class EpisodeTraces(Hook):
         parts = state["traces"]
         self._episodes, self._sums, self._counts = (parts[name].copy() for name in ("episodes", "sums", "counts"))
         self._steps = [[(q, reward) for q, reward in row.tolist() if reward == reward] for row in parts["steps"]]
+        self._insertion.restore(parts)
+
+
+class InsertionErrors:
+    """The absolute TD error of each stored step by the networks of the moment when it was stored.
+
+    Earlier notebooks reported these as "TD error of the batch": they are not renewed, so they show how surprising a
+    step once was. They take 12 bytes for each step that the replay can hold. Agents without `probe` have none.
+    """
+
+    def begin(self, run: TrainingRun) -> None:
+        """Start with none."""
+        shape = (len(run.seeds), run.replay.capacity if isinstance(run.agents, ProbedAgents) else 1)
+        self._after = np.zeros(shape, np.int64)  # id + 1 of the step in each slot; 0: no step
+        self._error = np.zeros(shape, np.float32)
+
+    def add(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
+        """Compute the error of a step of each replica, under these ids (R,); −1: no step."""
+        if isinstance(run.agents, ProbedAgents):
+            rows = np.flatnonzero(ids >= 0)
+            slots = ids[rows] % self._after.shape[1]
+            error = probed(run.agents, step.stored_batch(ids)).td_error[rows, 0]
+            self._after[rows, slots], self._error[rows, slots] = ids[rows] + 1, np.abs(error)
+
+    def of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return the errors of steps, (R, B) both; NaN: unknown."""
+        replica, slots = np.arange(len(ids))[:, None], ids % self._after.shape[1]
+        return np.where(self._after[replica, slots] == ids + 1, self._error[replica, slots], np.float32(np.nan))
+
+    def state(self) -> dict[str, Any]:
+        """Return the errors and the ids of their steps."""
+        return {"inserted": self._after.copy(), "insertion_errors": self._error.copy()}
+
+    def restore(self, parts: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self._after, self._error = parts["inserted"].copy(), parts["insertion_errors"].copy()
 
 
 def discounted(reward: Floats, gamma: float) -> Floats:

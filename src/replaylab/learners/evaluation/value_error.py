@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
-from replaylab.learners.api.answers import q_values_of
+from replaylab.learners.api.answers import discount_of, q_values_of
 from replaylab.learners.api.protocols import Learner, ValueAgents
 from replaylab.learners.tabular.dynamic_programming import acting_states, optimal_values
 
@@ -22,7 +22,8 @@ class OptimumDistance:
     """Root mean square of Q(s, a) − Q*(s, a) over all actions in the states where an episode can act.
 
     These are the states that can be reached from a first one; the terminal ones are not among them. Q* is that of the
-    learner's γ, without time limits, by value iteration.
+    learner's γ and of the environment's rewards, without time limits, by value iteration. A learner that stores other
+    rewards, such as `end_reward` of `DQNAsPublished`, is compared with the optimum of the true ones.
 
     Args:
         env_id: An environment that is a table, see `TransitionTable.of`, and shows its states.
@@ -35,9 +36,7 @@ class OptimumDistance:
     """
 
     def __init__(self, env_id: str, learner: Learner, env_options: Mapping[str, Any] | None = None) -> None:
-        gamma = getattr(learner, "gamma", None)
-        if gamma is None:
-            raise ConfigError(f"`value_error` needs a learner with a `gamma`, but got {learner}; leave it out")
+        gamma = discount_of(learner, "value_error")
         env = gym.make(env_id, **dict(env_options or {}))
         try:
             table, space = TransitionTable.of(env), env.observation_space

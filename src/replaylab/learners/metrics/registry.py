@@ -180,7 +180,8 @@ _TRACES = (
         "trace_return/{step}",
         "Discounted return from a step of a traced episode",
         "return",
-        "what followed the step in its episode: r_t + γ r_{t+1} + …, 0 after the last step",
+        "what followed the step in its episode: r_t + γ r_{t+1} + …, 0 after the last step; the rewards are the stored "
+        "ones, from which the agents learn",
     ),
     Metric(
         "trace/q_minus_return",
@@ -196,6 +197,10 @@ _TRACES = (
             ("td_error_median", "Median TD error in a traced episode", "return"),
             ("td_error_max", "Largest TD error in a traced episode", "return"),
             ("td_error_std", "Spread of TD errors in a traced episode", "return"),
+            ("insertion_error_mean", "TD error at insertion, in a traced episode", "return"),
+            ("insertion_error_median", "Median TD error at insertion, in a traced episode", "return"),
+            ("insertion_error_max", "Largest TD error at insertion, in a traced episode", "return"),
+            ("insertion_error_std", "Spread of TD errors at insertion, in a traced episode", "return"),
             ("correlated_pairs", "Correlated pairs in a traced episode", "pairs"),
         )
     ),

@@ -82,7 +82,7 @@ class HookList:
             self.recorder,
             *([Visits()] if configuration.visits else []),
             *([] if every is None else [BatchMeasures(every)]),
-            *([] if traced is None else [EpisodeTraces(traced, getattr(learner, "gamma", 1.0))]),
+            *([] if traced is None else [EpisodeTraces(traced, learner)]),
             self.evaluations,
             *user_hooks,
         )

@@ -51,6 +51,7 @@ def turn(run: Run) -> None:
 
     step = run.step(action)
     stored = hooks.before_store(run, step)
+    step.stored = None if stored is step else stored
     columns = ("obs", "action", "reward", "next_obs", "terminated", "truncated", "final_obs")
     ids = run.replay.add(**{name: getattr(stored, name) for name in columns})
     clock.end(step.ended)
