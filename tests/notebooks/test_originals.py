@@ -1,6 +1,6 @@
 """The translations of five public notebooks, in examples/originals: each runs from top to bottom.
 
-A text may let the test run less than the notebook does. The line says so: ``EPISODES = 300  # the test runs 30``.
+A text may let the test run less than the notebook does. Its line then ends so: ``EPISODES = 300  # the test runs 30``.
 """
 
 import re
