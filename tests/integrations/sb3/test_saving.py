@@ -99,6 +99,22 @@ def test_a_buffer_of_another_n_or_gamma_is_refused(kind, kept, into, name, value
     small(kind, **kept).load_replay_buffer(tmp_path / "kept")
 
 
+@pytest.mark.parametrize(("kind", "sampler"), [(PrioritizedDQN, Prioritized()), (DQN, Recency())])
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the library leaves the file open
+def test_a_buffer_of_other_environments_is_refused(kind, sampler, deleted, tmp_path):
+    saved, model = (
+        small(kind, make_vec_env("CartPole-v1", n_envs=n), replay_buffer_kwargs={"sampler": sampler}) for n in (4, 2)
+    )
+    saved.learn(40).save_replay_buffer(tmp_path / "kept")
+    if deleted:
+        del model.replay_buffer
+    with pytest.raises(ConfigError, match="`n_envs` of the buffer that is loaded must be 2, but is 4; continue with"):
+        model.load_replay_buffer(tmp_path / "kept")
+    with pytest.raises(ConfigError, match="`n_envs` of the buffer that is read in must be 2, but is 4"):
+        ReplayLabBuffer(40, BOX, ACTION, n_envs=2).read_in(LibraryBuffer(40, BOX, ACTION, n_envs=4))
+
+
 def test_deep_copies_share_nothing():
     model = small().learn(40)
     copied = copy.deepcopy(model.replay_buffer)

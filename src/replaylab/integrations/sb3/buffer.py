@@ -368,16 +368,16 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
         self._goals = rewards[0].__self__ if rewards else None  # a deep copy keeps the original's environment
         algorithm = algorithm_calling(*MAKES)
         if algorithm is not None:
-            self._check_returns(algorithm)
+            self._check_fits(algorithm)
         self.attach(algorithm)
 
-    def _check_returns(self, algorithm: OffPolicyAlgorithm) -> None:
-        """Raise `ConfigError` if the algorithm that loads this buffer has other n-step returns."""
+    def _check_fits(self, algorithm: OffPolicyAlgorithm) -> None:
+        """Raise `ConfigError` if the algorithm that loads this buffer has other environments or n-step returns."""
         into = getattr(algorithm, "replay_buffer", None)  # a script may have deleted it
         n_steps = into.n_steps if isinstance(into, ReplayLabBuffer) else self.n_steps
         gamma = into.gamma if isinstance(into, ReplayLabBuffer) else algorithm.gamma
-        if max(self.n_steps, n_steps) > 1:
-            check_same("loaded", self, {"n_steps": n_steps, "gamma": gamma})
+        returns = {"n_steps": n_steps, "gamma": gamma} if max(self.n_steps, n_steps) > 1 else {}
+        check_same("loaded", self, {"n_envs": algorithm.n_envs} | returns)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ReplayLabBuffer":
         """Return a copy in memory, without a folder of snapshots."""

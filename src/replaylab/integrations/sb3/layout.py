@@ -91,7 +91,10 @@ def check_same(action: str, buffer: Any, expected: Mapping[str, Any]) -> None:
     """Raise `ConfigError` unless a buffer that is read in or loaded has these attributes."""
     for name, value in expected.items():
         if (actual := getattr(buffer, name)) != value:
-            raise ConfigError(f"`{name}` of the buffer that is {action} must be {value}, but is {actual}")
+            raise ConfigError(
+                f"`{name}` of the buffer that is {action} must be {value}, but is {actual}; continue with the `{name}` "
+                "with which the buffer was filled, or start with an empty buffer"
+            )
 
 
 def steps_and_gamma(n_steps: int | None, gamma: float | None, algorithm: Any) -> tuple[int, float | None]:

@@ -88,7 +88,7 @@ class WithPriorities(OffPolicyAlgorithm):
                 )
             current.read_in(loaded)
             return
-        names = ("observation_space", "action_space", "n_envs", "gamma")
+        names = ("observation_space", "action_space", "gamma")
         check_same("loaded", loaded, {name: getattr(self if current is None else current, name) for name in names})
         loaded.device = self.device
         self.replay_buffer = loaded
