@@ -252,6 +252,7 @@ def test_infos_of_environments_that_reset_in_the_same_step_are_believed():
         ({"action": np.array([1.0, np.nan])}, DtypeError, "`action` must hold whole numbers"),
         ({"action": np.zeros(3, int)}, ShapeError, "`action` must be of shape"),
         ({"reward": np.zeros(3)}, ShapeError, r"`reward` must be of shape \(2,\), but got \(3,\)"),
+        ({"reward": np.ones(2, complex)}, DtypeError, "field `reward` stores float32, but got complex128"),
     ],
 )
 def test_values_of_another_shape_are_refused_and_none_is_cut_to_fit(changed, error, says):

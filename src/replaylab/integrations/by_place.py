@@ -27,6 +27,8 @@ def shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     array = np.asarray(value)
     if array.shape == shape:
         return array
+    if (*array.shape, 1) == shape:  # numbers, which have their own axis: the most frequent case
+        return array.reshape(shape)
     if [n for n in array.shape if n != 1] != [n for n in shape if n != 1]:
         raise ShapeError(
             f"`{name}` must be of shape {shape}, but got {array.shape}; pass values of the buffer's spaces, with their "
@@ -41,8 +43,10 @@ def shaped_action(action: Any, leading: tuple[int, ...], shape: tuple[int, ...])
     Raises:
         ShapeError: The actions have another shape.
     """
+    if len(shape) == 1:
+        return shaped("action", action, leading + shape)
     array, numbers = np.asarray(action), prod(shape)
-    if len(shape) > 1 and array.shape[-len(shape) :] == shape:
+    if array.shape[-len(shape) :] == shape:
         array = array.reshape(*array.shape[: -len(shape)], numbers)
     return shaped("action", array, (*leading, numbers))
 

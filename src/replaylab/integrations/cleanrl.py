@@ -23,6 +23,10 @@ with needs("replaylab.integrations.cleanrl", "torch", " gymnasium"):
 FINAL = ("final_observation", "final_obs")
 """Where Gymnasium's vector environments that reset in the same step have last observations: 0.29, and 1.x."""
 
+SINGLE, DOUBLE, FLAG = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
+DICTS = (dict, Mapping)
+"""Most ``infos`` are a dict, which is recognized sooner than a mapping."""
+
 
 class Columns(NamedTuple):
     """The columns of CleanRL's own batch, in its order: tensors (B, ...), rewards and dones (B, 1)."""
@@ -127,6 +131,9 @@ class ReplayBuffer(ByPlace):
             storage=storage,
             seed=seeded,
         )
+        self._obs_rows, self._env_rows = (self.n_envs, *self.obs_shape), (self.n_envs,)
+        self._action_dtype = np.dtype(self.replay.fields["action"].dtype)
+        self._nowhere = np.zeros(self.n_envs, np.bool_)
         self._n_step = any(isinstance(transform, NStep) for transform in transforms)
         # Last observations of ended episodes whose final observation `infos` did not hold, and a mask of these.
         self._unexplained: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None = None
@@ -167,29 +174,24 @@ class ReplayBuffer(ByPlace):
                 Or they do so in the step that ends an episode, and it says the other.
             ShapeError, DtypeError: A value does not fit the spaces.
         """
-        shape = (self.n_envs, *self.obs_shape)
-        before, after = shaped("obs", obs, shape), shaped("next_obs", next_obs, shape)
-        rewards = shaped("reward", reward, (self.n_envs,)).astype(np.float32)
-        ended = shaped("done", done, (self.n_envs,)).astype(np.bool_)
-        cut_off = np.zeros(self.n_envs, np.bool_) if truncated is None else self._mask(truncated, "truncated")
-        cut_by_infos = None
-        if isinstance(infos, Mapping):
-            after, cut_by_infos = self._with_final(after, infos)
-            episode_masks = [self._mask(infos["_episode"])] if _tells_returns(infos) else []
-            if cut_by_infos is not None and cut_by_infos.any() and self.replay.autoreset == "next_step":
-                raise ConfigError(
-                    "these environments reset themselves in the step that ends an episode (`infos` has its last "
-                    'observation), but the buffer was made with autoreset="next_step", which leaves the step after it '
-                    "out; leave `autoreset` out"
-                )
-            cut_off = (
-                np.logical_or.reduce([cut_off, *episode_masks, *([] if cut_by_infos is None else [cut_by_infos])])
-                & ~ended
-            )
-        elif self.handle_timeout_termination and ended.any():
-            cut_off |= self._mask([truncated_by_time_limit(info) for info in infos]) & ended
-            ended, _ = terminated_and_truncated(ended, cut_off)
-        self._check_resets(before, rewards, ended)
+        before, after = shaped("obs", obs, self._obs_rows), shaped("next_obs", next_obs, self._obs_rows)
+        rewards = shaped("reward", reward, self._env_rows)
+        if rewards.dtype == DOUBLE:  # as vector environments return them; the buffer converts or refuses others
+            rewards = rewards.astype(SINGLE)
+        ended = self._mask(done, "done")
+        cut_off = self._nowhere if truncated is None else self._mask(truncated, "truncated")
+        final_mask, resets_seen = None, not isinstance(infos, DICTS)  # with a list of infos, loops reset at once
+        if resets_seen:
+            if self.handle_timeout_termination and _any(ended):
+                cut_off = cut_off | (self._mask([truncated_by_time_limit(info) for info in infos]) & ended)
+                ended, _ = terminated_and_truncated(ended, cut_off)
+        elif infos or truncated is not None:
+            after, final_mask = self._with_final(after, infos)
+            masks = [] if final_mask is None else [final_mask]
+            masks += [self._mask(infos["_episode"])] if _tells_returns(infos) else []
+            cut_off = np.logical_or.reduce([cut_off, *masks]) & ~ended
+        if self._unexplained is not None:
+            self._check_resets(before, rewards, ended, *self._unexplained)
         self.replay.add(
             obs=before,
             action=self._actions(action),
@@ -198,11 +200,9 @@ class ReplayBuffer(ByPlace):
             terminated=ended,
             truncated=cut_off,
         )
-        over = ended | cut_off
-        unexplained = (
-            cut_by_infos is None and isinstance(infos, Mapping) and over.any()
-        )  # environments with a list of infos reset at once
-        self._unexplained = (after.copy(), over) if unexplained else None
+        self._unexplained = None
+        if final_mask is None and not resets_seen and (_any(ended) or (cut_off is not self._nowhere and _any(cut_off))):
+            self._unexplained = (after.copy(), ended | cut_off)
 
     def extend(self, *args: Any) -> None:
         """Store many time steps: the arguments of `add`, each with a time axis in front."""
@@ -275,31 +275,44 @@ class ReplayBuffer(ByPlace):
         return transition_fields(obs, action)
 
     def _actions(self, action: Any) -> npt.NDArray[Any]:
-        actions = shaped_action(action, (self.n_envs,), self._action_shape)
-        dtype = self.replay.fields["action"].dtype
-        if np.dtype(dtype).kind in "iu" and actions.dtype.kind == "f" and not (actions == np.rint(actions)).all():
+        actions, dtype = shaped_action(action, self._env_rows, self._action_shape), self._action_dtype
+        if dtype.kind in "iu" and actions.dtype.kind == "f" and not (actions == np.rint(actions)).all():
             raise DtypeError(f"`action` must hold whole numbers, as the action space does, but got {actions.tolist()}")
-        return actions.astype(dtype, copy=False)
+        return actions if actions.dtype == dtype else actions.astype(dtype)
 
     def _mask(self, value: Any, name: str = "infos") -> npt.NDArray[np.bool_]:
-        return shaped(name, value, (self.n_envs,)).astype(np.bool_)
+        flags = shaped(name, value, self._env_rows)
+        return flags if flags.dtype == FLAG else flags.astype(FLAG)
 
     def _with_final(self, after: Any, infos: Mapping[str, Any]) -> tuple[Any, npt.NDArray[np.bool_] | None]:
         """Return the next observations with final ones from ``infos``, and a mask of these; None without any."""
         for name in FINAL:
             if f"_{name}" in infos:
                 over = self._mask(infos[f"_{name}"])
+                if self.replay.autoreset == "next_step" and over.any():
+                    raise ConfigError(
+                        "these environments reset themselves in the step that ends an episode (`infos` has its last "
+                        'observation), but the buffer was made with autoreset="next_step", which leaves the step after '
+                        "it out; leave `autoreset` out"
+                    )
                 after = after.copy()
                 for env in np.flatnonzero(over):
                     after[env] = shaped(f"infos[{name!r}]", infos[name][env], self.obs_shape)
                 return after, over
         return after, None
 
-    def _check_resets(self, obs: Any, rewards: Any, ended: Any) -> None:
-        """Raise `ConfigError` for a step that is the reset of an ended episode's environment."""
-        if self._unexplained is None or self.replay.autoreset is not None:
+    def _check_resets(self, obs: Any, rewards: Any, ended: Any, last: Any, over: Any) -> None:
+        """Raise `ConfigError` for a step that is the reset of an ended episode's environment.
+
+        Args:
+            obs: The step's observations.
+            rewards: Its rewards.
+            ended: Whether it terminated episodes.
+            last: The previous step's next observations.
+            over: Whether it ended episodes.
+        """
+        if self.replay.autoreset is not None:
             return
-        last, over = self._unexplained
         again = (obs == last).reshape(self.n_envs, -1).all(1) & over & (rewards == 0.0) & ~ended
         if again.any():
             raise ConfigError(
@@ -308,6 +321,11 @@ class ReplayBuffer(ByPlace):
                 'autoreset_mode=AutoresetMode.SAME_STEP, or this buffer with autoreset="next_step"; if that step was a '
                 'transition, with autoreset="disabled"'
             )
+
+
+def _any(flags: npt.NDArray[np.bool_]) -> bool:
+    """Whether a flag is True; ``flags.any()`` takes longer than storing the step."""
+    return b"\1" in flags.tobytes()
 
 
 def _tells_returns(infos: Mapping[str, Any]) -> bool:
