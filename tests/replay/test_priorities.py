@@ -25,6 +25,20 @@ def same(mine, theirs):
         np.testing.assert_array_equal(mine[name], theirs[name])
 
 
+def test_small_batches_skip_the_memory_lookup(monkeypatch):
+    """It opens a file, which takes longer than a draw."""
+
+    def looked_up():
+        raise LookupError
+
+    monkeypatch.setattr("replaylab.replay.data.memory.machine_memory", looked_up)
+    priorities = Priorities(C, seed=0)
+    priorities.extend(50)
+    assert len(priorities.sample(32).id) == 32
+    with pytest.raises(LookupError):
+        priorities.extend(2**18)
+
+
 class TestLikeABuffer:
     """With one seed and the same calls, every draw is that of a buffer with rows, bit for bit."""
 

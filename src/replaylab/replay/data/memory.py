@@ -7,11 +7,14 @@ from replaylab.errors import OverSizeError
 from replaylab.machine import machine_memory
 from replaylab.replay.data.fields import Field
 
+SMALL = 2**20
+"""Bytes of a batch for which the memory is not looked up: reading the container's limit takes longer than a draw."""
+
 
 def check_batch_memory(row_nbytes: int, rows: int) -> None:
     """Raise `OverSizeError` if a batch of this many rows needs more memory than the machine has."""
     nbytes = rows * row_nbytes
-    if nbytes > machine_memory():
+    if nbytes > SMALL and nbytes > machine_memory():
         raise OverSizeError(
             f"a batch of {rows:,} rows needs {size_text(nbytes)}, but this machine has "
             f"{size_text(machine_memory())}; use a smaller batch_size"
