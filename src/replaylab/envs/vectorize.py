@@ -18,6 +18,7 @@ from replaylab.envs.pixels.atari_vector import AtariVectorEnv
 from replaylab.envs.tabular.tables import ToyText
 from replaylab.envs.tabular.transition_table import check_map, unknown_env
 from replaylab.envs.vector.batched import autoreset
+from replaylab.envs.vector.last_obs import LastObsCopied
 from replaylab.envs.vector.pool import ENDLESS, PoolVectorEnv
 from replaylab.errors import ConfigError
 
@@ -54,7 +55,8 @@ def make_vector_env(
     CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's environments (``replaylab/...``)
     are stepped in one vectorised call, and so are environments registered with only a ``vector_entry_point``
     (`BatchedEnv`). All others, and those that are rendered or registered with wrappers, are stepped by Gymnasium's
-    `SyncVectorEnv`. Atari games are made by `make_atari`, or stepped by the emulator's threads (`AtariVectorEnv`).
+    `SyncVectorEnv`. They may reuse their observation arrays: last observations are copied. Atari games are made by
+    `make_atari`, or stepped by the emulator's threads (`AtariVectorEnv`).
 
     Args:
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
@@ -113,9 +115,19 @@ def make_vector_env(
             kwargs = _limited(kwargs)
             spec = dataclasses.replace(spec, vector_entry_point=vectorised)
             return gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs)
-        return gym.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs)
+        return _stepped_one_by_one(name, num_envs, mode, kwargs)
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise unknown_env("env_id", env_id, error) from error
+
+
+def _stepped_one_by_one(
+    name: str, num_envs: int, mode: AutoresetMode, kwargs: dict[str, Any]
+) -> VectorEnv[Any, Any, Any]:
+    """Return copies that Gymnasium steps; their `final_obs` stays true if an environment reuses its array."""
+    env = gym.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs)
+    if mode is AutoresetMode.SAME_STEP and isinstance(env, SyncVectorEnv):
+        env.envs = [LastObsCopied(env_copy) for env_copy in env.envs]
+    return env
 
 
 def make_single_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:

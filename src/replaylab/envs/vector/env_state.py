@@ -19,6 +19,7 @@ from gymnasium.utils import seeding
 from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 
 from replaylab.envs.vector.generators import packed, unpack
+from replaylab.envs.vector.last_obs import LastObsCopied
 from replaylab.errors import ConfigError, SnapshotError
 from replaylab.trees import leaves, map_leaves, take
 
@@ -28,7 +29,7 @@ FLAGS = ("_terminations", "_truncations", "_autoreset_envs")
 """Attributes of `SyncVectorEnv` with one entry for each copy."""
 
 
-class Remembering(gym.Wrapper[Any, Any, Any, Any]):
+class Remembering(LastObsCopied):
     """Wrapper that remembers the last reset, the persistent state before it, and the actions since."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -48,7 +49,7 @@ class Remembering(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, and remember the action."""
         self.actions.append(np.array(action))
-        return self.env.step(action)
+        return super().step(action)
 
     def state(self) -> State:
         """Return the stream, the seed, the persistent state and the actions, copied."""
@@ -101,7 +102,12 @@ def prepare(env: Env) -> None:
     """Wrap the copies of a vector environment so that `state_of` works; call it before the first reset."""
     inner = _inner(env)
     if isinstance(inner, SyncVectorEnv):
-        inner.envs = [env_copy if _tells(env_copy) else Remembering(env_copy) for env_copy in inner.envs]
+        inner.envs = [env_copy if _tells(env_copy) else Remembering(_unwrapped(env_copy)) for env_copy in inner.envs]
+
+
+def _unwrapped(env_copy: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Return the environment inside `LastObsCopied`, whose work `Remembering` does too."""
+    return env_copy.env if isinstance(env_copy, LastObsCopied) else env_copy
 
 
 def possible(env: Env) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from replaylab.envs.vector.batched import BatchedEnv
 from replaylab.errors import NonFiniteError
 from replaylab.learners.api.hooks import EnvStep
 from replaylab.learners.api.protocols import Obs
@@ -53,11 +54,19 @@ def finite_step(
     env: VectorEnv[Any, Any, Any], obs: Obs, action: npt.NDArray[Any], env_id: str, seeds: Sequence[int], number: int
 ) -> EnvStep:
     """Take an action in every environment, (R, ...), and return the step, checked by `check_step`."""
+    obs = _not_reused(env, obs)
     next_obs, reward, terminated, truncated, infos = env.step(action)
+    next_obs = _not_reused(env, next_obs)
     ended = terminated | truncated
     step = EnvStep(obs, action, reward, next_obs, terminated, truncated, infos.get("final_obs"), ended)
     check_step(step, env_id, seeds, number)
     return step
+
+
+def _not_reused(env: VectorEnv[Any, Any, Any], obs: Obs) -> Obs:
+    """Return observations that the environment cannot overwrite: the library's and Gymnasium's return new arrays."""
+    inner: Any = env.unwrapped
+    return obs if isinstance(inner, BatchedEnv) or getattr(inner, "copy", False) else map_leaves(np.copy, obs)
 
 
 def _finite(values: npt.NDArray[Any]) -> bool:

@@ -1,6 +1,7 @@
 """The environment that an algorithm with its own training loop steps: it reports each step to the run."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +14,7 @@ from replaylab.trees import map_leaves
 
 
 class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Wrapper that reports each step.
+    """Wrapper that reports each step, and returns observations that the environment does not overwrite.
 
     Args:
         env: The environment.
@@ -46,6 +47,7 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset."""
         obs, info = self.env.reset(seed=seed, options=options)
+        obs = deepcopy(obs)
         check_obs(_rows(obs), self._env_id, self._seeds, f"a reset after step {self._clock.steps:,}")
         if self._open:
             self._episode_left()
@@ -57,6 +59,7 @@ class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
         counts = self._before_step()
         before = self._obs
         obs, reward, terminated, truncated, info = self.env.step(action)
+        obs = deepcopy(obs)  # an algorithm may store it after the next step or reset
         self._obs, self._open = obs, not (terminated or truncated)
         if counts:
             ends = np.array([terminated], np.bool_), np.array([truncated], np.bool_)

@@ -38,7 +38,9 @@ class ReplayRecorder:
     Use it like the environments themselves: `reset`, `step`, and for EnvPool `send` and `recv`, have the same
     arguments and results; other attributes are those of the environments. In each of Gymnasium's autoreset modes, an
     ended episode's true last observation is stored, no step for a reset, and no episode that crosses one. Observations
-    are copied, so environments may reuse their arrays.
+    are copied, so environments may reuse the arrays that they return. In SAME_STEP mode, ``infos["final_obs"]`` is
+    stored. Gymnasium's vector environments do not copy it before they reset a sub-environment, which may overwrite it
+    if it reuses its array. `replaylab.envs.make_vector_env` copies it.
 
     Sub-environment i is row i of what the environments return; in a buffer of R replicas with E environments
     each it is environment i mod E of replica ⌊i/E⌋. Of obs, reward, next_obs, terminated and truncated those
