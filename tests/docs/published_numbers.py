@@ -33,7 +33,7 @@ from replaylab.study.report.page import Page
 from replaylab.study.report.sections import all_environments, contrasts, replay_measures
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-TABLES = ("budgets", "contrasts", "differences", "levels", "measures", "overall")
+TABLES = ("budgets", "checks", "contrasts", "differences", "levels", "measures", "overall")
 """Tables that are recomputed. The sizes of effects are not: they take as long as all others, and no page has them."""
 
 KEYS = {"page", "section", "text", "table", "rows", "columns", "times", "after"}
@@ -137,6 +137,9 @@ class PublishedStudy:
 
     def contrasts(self, page: Page) -> None:
         contrasts.table(page, self.study.contrasts().results)
+
+    def checks(self, page: Page) -> None:
+        contrasts.checks_table(page, self.study.contrasts().results)
 
     def differences(self, page: Page) -> None:
         tables.difference_table(page, comparisons.differences_of(self.curves, self.spec))

@@ -9,7 +9,7 @@ from replaylab.errors import SpecError
 from replaylab.statistics import mean_intervals
 from replaylab.study import Spec
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.report.headline import contrast_lines
+from replaylab.study.report.headline import contrast_lines, sentence
 from replaylab.study.spec.contrasts import resolve_contrasts
 from tests.study.analysis.test_contrast_results import CHOICE, DEPENDENCE, SCORES, STRATEGIES, made, spec
 
@@ -146,7 +146,7 @@ class TestChecks:
         said = contrast_lines(evaluate_contrasts(study, made(study, level, noise=1.0)))
         assert said[0] == "Not interpretable: the check one failed."
         (check,) = (line for line in said if line.startswith("one"))
-        assert check.startswith("one: Check failed.")
+        assert check.startswith("one: Check failed on the mean of environments.")
         assert "−0.14" in check
         assert "it must lie within +1 to +∞; 10 seeds" in check
 
@@ -164,6 +164,33 @@ class TestChecks:
     def test_a_check_that_cannot_be_made_fails(self):
         check = CHECK | {"metric": "replay/same_episode_share"}
         assert {f.verdict for f in results(*PRESENT, check)} == {"not interpretable"}
+
+    def test_a_check_has_a_result_in_each_environment(self):
+        """Single draws are .2 of score better on CartPole, .08 on Acrobot; the mean alone is within the bounds."""
+        check = CHECK | {"check": [-INF, -0.1]}
+        *others, found = results(*PRESENT, check)
+        assert found.verdict == "passed"
+        parts = found.by_environment
+        assert {name: part.verdict for name, part in parts.items()} == {"CartPole-v1": "passed", "Acrobot-v1": "failed"}
+        np.testing.assert_allclose(np.mean([p.each.values for p in parts.values()], axis=0), found.each.values)
+        assert [part.size.estimate for part in parts.values()] == pytest.approx([-0.2, -0.08], abs=0.01)
+        assert {other.verdict for other in others} != {"not interpretable"}, "the mean decides"
+        assert not any(other.by_environment for other in others)
+        assert sentence(found).startswith("Check passed on the mean of environments.")
+        assert sentence(found).endswith(
+            " By environment: failed in Acrobot-v1 (−0.080); passed in CartPole-v1 (−0.20)."
+        )
+
+    def test_a_check_of_contrasts_has_one_too(self):
+        check = {"name": "both", "of": ["dependence", "choice"], "check": [-INF, INF]}
+        found = {f.contrast.name: f for f in results(*PRESENT, check)}
+        for environment, part in found["both"].by_environment.items():
+            np.testing.assert_allclose(part.each.values, found[f"D, {environment}"].each.values)
+
+    def test_a_check_of_one_environment_is_one(self):
+        study = spec(DEPENDENCE | {"primary": True}, CHECK, environments=["CartPole-v1"], scores={})
+        *_, found = evaluate_contrasts(study, made(study, level, noise=1.0)).results
+        assert found.by_environment == {}
 
     def test_checks_are_not_in_the_family(self):
         before = results(*PRESENT)

@@ -15,13 +15,14 @@ A study that declares a primary contrast is evaluated by means in place of inter
 primary contrast and each manipulation check stand alone. The others are one family: their intervals hold together, and
 "higher", "lower" and "equivalent" are read from the same simultaneous interval, so that all of it is right in at least
 95 % of studies. A check passes if its interval lies between its bounds; the verdicts that a failed one guards are
-"not interpretable".
+"not interpretable". The mean of several environments decides; beside it each environment has its own result, because a
+mean may pass where an environment does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -73,6 +74,9 @@ class ContrastResult:
 
     failed_checks: tuple[str, ...] = ()
     """Manipulation checks that failed, or could not be made, and that guard it."""
+
+    by_environment: Mapping[str, ContrastResult] = field(default_factory=dict)
+    """A manipulation check in each environment by itself; empty for other contrasts and for a single environment."""
 
     inner_level: float = 1.0 - 2.0 * SIGNIFICANCE
     simultaneous: bool = False
@@ -132,18 +136,11 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
         curves_of: gives the curves of a metric.
     """
     questions = resolve_contrasts(spec)
-    of_runs: dict[tuple[str, str, bool], Mapping[Cell, SeedValues]] = {}
+    values = _Values(curves_of, spec.scores, {contrast.name: contrast for contrast in questions})
     each: dict[str, _Each] = {}
     warnings: list[str] = []
     for contrast in questions:
-        if contrast.of is not None:
-            each[contrast.name] = _difference(each[contrast.of[0]], each[contrast.of[1]])
-            continue
-        key = (contrast.metric, contrast.measure, contrast.scored)
-        if key not in of_runs:
-            of_runs[key] = _values(curves_of(contrast.metric), contrast, spec.scores)
-        values, incomplete = _direct(contrast, of_runs[key])
-        each[contrast.name] = values
+        each[contrast.name], incomplete = values.of(contrast)
         warnings += incomplete
     enough = [contrast for contrast in questions if len(each[contrast.name][0].seeds) >= LEAST_SEEDS]
     for contrast in questions:
@@ -151,7 +148,7 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
             rule = f"it needs results of all its cells for {LEAST_SEEDS} seeds"
             warnings.append(f"{contrast.name}: not answered: {rule}, but has {len(each[contrast.name][0].seeds)}.")
     if spec.judged_by_role:
-        results = _by_role(questions, enough, each)
+        results = _with_environments(_by_role(questions, enough, each), values, spec.environments)
     else:
         results = _together([_finding(contrast, *each[contrast.name]) for contrast in enough])
     if spec.interim is not None:
@@ -161,6 +158,48 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
 
 _Each = tuple[SeedValues, int, int]
 """c_s, with the numbers of groups and cells behind it."""
+
+
+class _Values:
+    """The values of contrasts within seeds, from curves that are read once for each metric."""
+
+    def __init__(
+        self,
+        curves_of: Callable[[str], Sequence[Curve]],
+        scores: Mapping[str, Score],
+        contrasts: Mapping[str, ResolvedContrast],
+    ) -> None:
+        self._curves_of = curves_of
+        self._scores = scores
+        self._contrasts = contrasts
+        self._of_runs: dict[tuple[str, str, bool], Mapping[Cell, SeedValues]] = {}
+
+    def of(self, contrast: ResolvedContrast, environment: str | None = None) -> tuple[_Each, list[str]]:
+        """Return c_s with the numbers of groups and cells behind it, and warnings; of one environment if named."""
+        if contrast.of is not None:
+            first, second = (self.of(self._contrasts[name], environment)[0] for name in contrast.of)
+            return _difference(first, second), []
+        key = (contrast.metric, contrast.measure, contrast.scored)
+        if key not in self._of_runs:
+            self._of_runs[key] = _values(self._curves_of(contrast.metric), contrast, self._scores)
+        return _direct(contrast if environment is None else contrast.only_in(environment), self._of_runs[key])
+
+
+def _with_environments(
+    results: Sequence[ContrastResult], values: _Values, environments: Sequence[str]
+) -> tuple[ContrastResult, ...]:
+    """Return results whose manipulation checks have that of each environment, if there are several."""
+    if len(environments) == 1:
+        return tuple(results)
+    completed = []
+    for result in results:
+        parts = {}
+        for environment in environments if result.contrast.check is not None else ():
+            each, _ = values.of(result.contrast, environment)
+            if len(each[0].seeds) >= LEAST_SEEDS:
+                parts[environment] = _alone(result.contrast, *each)
+        completed.append(replace(result, by_environment=parts))
+    return tuple(completed)
 
 
 def _by_role(

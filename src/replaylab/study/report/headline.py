@@ -57,7 +57,7 @@ def of_contrast(result: ContrastResult) -> str:
     if result.verdict == "not interpretable":
         return f"Not interpretable: the check {sentences.joined(result.failed_checks)} failed."
     if contrast.check is not None:
-        return f"Check {result.verdict}."
+        return f"Check {result.verdict}{' on the mean of environments' if result.by_environment else ''}."
     first, second, what, within = *contrast.sides, measured(contrast), margin(result)
     if contrast.of is None:
         generated = _generated(result.verdict, first, second, what, within)
@@ -92,13 +92,26 @@ def numbers(result: ContrastResult) -> str:
     ends = f"{reported.label} interval {sentences.effect_interval(reported.interval, len(result.each.seeds))}"
     if contrast.check is not None:
         wanted = " to ".join(map(signed_significant, contrast.check))
-        return f"{versus}: {size} ({ends}; it must lie within {wanted}; {seeds})."
+        return f"{versus}: {size} ({ends}; it must lie within {wanted}; {seeds}).{_by_environment(result)}"
     declared = (
         f"margin {margin(result)}; " if contrast.equivalence is not None and result.verdict != "equivalent" else ""
     )
     p = f"p {equals_p(result.p)}" if contrast.primary else f"p {equals_p(result.p_max_t)} after max-T correction"
     verdict = sentences.in_words(result.verdict, margin(result))
     return f"{versus}: {verdict}, {size} ({ends}; {declared}{p}; {seeds})."
+
+
+def _by_environment(result: ContrastResult) -> str:
+    """Return in which environments a check passes by itself and in which not; empty for a single environment."""
+    texts = []
+    for word in ("failed", "passed"):
+        places = [
+            f"{environment} ({sentences.effect(part.size)})"
+            for environment, part in result.by_environment.items()
+            if part.verdict == word
+        ]
+        texts += [f"{word} in {sentences.joined(places)}"] if places else []
+    return f" By environment: {'; '.join(texts)}." if texts else ""
 
 
 def margin(result: ContrastResult) -> str:

@@ -85,6 +85,14 @@ class ResolvedContrast:
         direct = [c for group in self.groups for side in group for c in side]
         return tuple(dict.fromkeys(direct + [cell for weighted_cells in self.weighted for cell, _ in weighted_cells]))
 
+    def only_in(self, environment: str) -> ResolvedContrast:
+        """Return the contrast of the groups and weighted cells that are all in one environment."""
+        return replace(
+            self,
+            groups=tuple(g for g in self.groups if all(c.environment == environment for side in g for c in side)),
+            weighted=tuple(cells for cells in self.weighted if all(c.environment == environment for c, _ in cells)),
+        )
+
 
 def resolve_contrasts(spec: StudyTables) -> list[ResolvedContrast]:
     """Return the study's contrasts, resolved, in the order of the file.

@@ -120,6 +120,24 @@ def test_a_study_without_contrasts_says_nothing_of_them(tmp_path):
 
 
 @pytest.mark.usefixtures("no_sections")
+def test_checks_are_reported_by_environment(tmp_path):
+    """The number of updates of prioritized less uniform is 0 in both."""
+    check = CONTRASTS[1] | {"name": "check: updates", "check": [-1.0, 1.0]}
+    environments = ["CartPole-v1", "Acrobot-v1"]
+    scores = {name: {"low": 0.0, "high": 500.0} for name in environments}
+    primary = CONTRASTS[0] | {"primary": True, "equivalence": 0.1}
+    text = page_of(
+        *(tmp_path, 60.0), seeds=6, chunk_size=6, environments=environments, scores=scores, contrasts=[primary, check]
+    )
+    rows = csv_rows(tmp_path / "tables" / "checks.csv")
+    assert [(r["check"], r["environment"], r["verdict"], float(r["most"])) for r in rows] == [
+        ("check: updates", place, "passed", 1.0) for place in ("mean", *environments)
+    ]
+    assert text.index("Every contrast") < text.index("Checks by environment")
+    assert "By environment: passed in CartPole-v1 (0) and Acrobot-v1 (0)." in text
+
+
+@pytest.mark.usefixtures("no_sections")
 def test_the_terminal_tells_the_verdicts(reported, tmp_path, capsys):
     assert main(["study", "report", str(reported.folder), "--out", str(tmp_path), "--no-figure-files"]) == 0
     printed = capsys.readouterr().out

@@ -12,12 +12,19 @@ from replaylab.study.report.sections import effect_sizes, replay_measures
 from tests.study.tiny import csv_rows, pretended, sections, write_rows
 
 STEPS = (100, 200, 300)
+CHOICE = {"more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}
+CONTRASTS = [
+    {"name": "choice", **CHOICE},
+    {"name": "weights", "weights": {"uniform": 0.5, "prioritized": -0.5}},
+    {"name": "gini", "metric": "replay/replay_gini", **CHOICE},
+    {"name": "difference", "of": ["choice", "choice"]},
+]
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     """Every run's batches are of 64 rows; prioritized's gradient varies twice as much as uniform's."""
-    found = pretended(tmp_path_factory.mktemp("beside"), 30.0, seeds=6, chunk_size=6)
+    found = pretended(tmp_path_factory.mktemp("beside"), 30.0, seeds=6, chunk_size=6, contrasts=CONTRASTS)
 
     def rows_of(chunk):
         own = found.results().filter(f"strategy = '{chunk.strategy}'").project("seed, step, metric, value")
@@ -55,6 +62,18 @@ def test_effective_batch_sizes_are_ratios_of_means_not_means_of_ratios():
     sizes = curve([64 * 2.0, 64 * 0.5])
     assert replay_measures._effective(sizes, own, uniform).tolist() == [64 * 4 / 5]
     assert replay_measures._effective(sizes, curve([0.0, 0.0]), uniform).tolist() == [80.0]
+
+
+def test_effective_rows_stand_beside_each_contrast_of_returns(reported):
+    """Uniform's batches have 64 effective rows, prioritized's 32."""
+    rows = csv_rows(reported.folder / "tables" / "contrasts.csv")
+    assert [(r["contrast"], r["effective_rows_more"], r["effective_rows_less"]) for r in rows] == [
+        ("choice", "32.0", "64.0"),
+        ("weights", "64.0", "32.0"),
+        ("gini", "", ""),
+        ("difference", "", ""),
+    ]
+    assert ">32.0 vs 64.0</td>" in (reported.folder / "report.html").read_text()
 
 
 def test_measures_stand_beside_the_returns_with_their_meaning(reported):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replaylab.number_format import p_value
+from replaylab.number_format import decimals, p_value, signed_significant
 from replaylab.plotting import palette
+from replaylab.study.analysis.comparisons import RETURN
 from replaylab.study.analysis.contrast_results import ContrastResult, evaluate_contrasts
 from replaylab.study.report import figures, headline, sentences, tables, verdict_matrix
 from replaylab.study.report.headline import sentence
 from replaylab.study.report.page import Column, keys_of, seed_rows
+from replaylab.study.report.sections.replay_measures import effective_rows
 from replaylab.study.report.verdict_matrix import VerdictMatrix
+from replaylab.study.spec.contrasts import ResolvedContrast
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
@@ -48,6 +51,15 @@ _LEGEND = (
 _DECIDED_TOGETHER = "the first side is, by the test corrected for all contrasts and by the uncorrected 95 % interval"
 _DECIDED_BY_ROLE = "the first side is, by the interval (small)"
 _MAY_EXCLUDE = " The uncorrected interval beside it may exclude 0, because the verdict is corrected."
+_EFFECTIVE = (
+    " Effective rows: effective batch size of the first side vs the second, the mean over its cells. If the sides "
+    "differ in it, part of the difference may come from the noise of their updates."
+)
+_IN_ENVIRONMENTS = (
+    "Each manipulation check, with 95 % intervals, on the mean of all environments and in each environment. The mean "
+    "decides whether the contrasts are interpreted. If a check fails in an environment, the contrasts there are weaker "
+    "evidence."
+)
 _CHECKS = " Checks test whether the strategies changed what they were meant to change; ✓ passed, ✗ failed."
 
 
@@ -62,7 +74,7 @@ class ContrastSection:
 
     warnings: Sequence[str]
     figures: Sequence[ReportFigure]
-    table: ReportTable
+    tables: Sequence[ReportTable]
     legend: str
 
     @property
@@ -89,7 +101,7 @@ def section(page: Page) -> ContrastSection | None:
         _picture(page, evaluated.results),
         evaluated.warnings,
         shown,
-        table(page, evaluated.results),
+        [table(page, evaluated.results), *checks_table(page, evaluated.results)],
         _legend(page, evaluated.results),
     )
 
@@ -164,7 +176,79 @@ def table(page: Page, results: Sequence[ContrastResult]) -> ReportTable:
         Column("Verdict", lambda f: sentences.in_words(f.verdict, headline.margin(f)), "verdict", lambda f: f.verdict),
     ]
     caption = _BY_ROLE if page.spec.judged_by_role else _TOGETHER
+    rows = effective_rows(page.curves_of)
+    if any(effective := [_effective_of_sides(f.contrast, rows) for f in results]):
+        columns.insert(-1, _effective_column(dict(zip((f.contrast.name for f in results), effective, strict=True))))
+        caption += _EFFECTIVE
     return page.table("contrasts", "Every contrast", caption, results, columns)
+
+
+def _effective_column(of: Mapping[str, tuple[float, float] | None]) -> Column[ContrastResult]:
+    """Return the column of effective rows, from those of both sides by the contrast's name."""
+
+    def text(result: ContrastResult) -> str:
+        sides = of[result.contrast.name]
+        return " vs ".join(map(decimals, sides)) if sides else "–"
+
+    def numbers(result: ContrastResult) -> tuple[float, float] | tuple[str, str]:
+        return of[result.contrast.name] or ("", "")
+
+    return Column("Effective rows", text, "effective_rows_more effective_rows_less", numbers)
+
+
+def _effective_of_sides(
+    contrast: ResolvedContrast, rows: Mapping[tuple[str, str, str], float]
+) -> tuple[float, float] | None:
+    """Return the mean effective rows of both sides, by weight where a contrast has weights; None where unmeasured.
+
+    None also for checks, and for a difference of two contrasts, whose own rows have them.
+    """
+    if contrast.check is not None or contrast.metric != RETURN or not set(contrast.cells) <= rows.keys():
+        return None
+    sides = []
+    for sign in (1, -1):
+        weighted = [(cell, sign * weight) for group in contrast.weighted for cell, weight in group if sign * weight > 0]
+        for group in contrast.groups:
+            side = group.more if sign > 0 else group.less
+            weighted += [(cell, 1.0 / len(side)) for cell in side]
+        if not weighted:
+            return None
+        total = sum(weight for _, weight in weighted)
+        sides.append(sum(weight * rows[cell] for cell, weight in weighted) / total)
+    return sides[0], sides[1]
+
+
+def checks_table(page: Page, results: Sequence[ContrastResult]) -> list[ReportTable]:
+    """Return the table of manipulation checks by environment; none for a single environment or without checks."""
+    parts = [
+        (f, environment, part)
+        for f in results
+        if f.by_environment
+        for environment, part in [(_MEAN, f), *f.by_environment.items()]
+    ]
+    if not parts:
+        return []
+    columns: list[Column[tuple[ContrastResult, str, ContrastResult]]] = [
+        Column("Contrast", lambda p: p[0].contrast.name, "check", lambda p: p[0].contrast.name),
+        Column("Environment", lambda p: p[1], "environment", lambda p: p[1]),
+        Column(names="metric", numbers=lambda p: p[0].contrast.metric),
+        Column("Difference", lambda p: sentences.effect(p[2].size), "difference low high", lambda p: p[2].size),
+        Column("95 %", lambda p: sentences.effect_interval(p[2].size, len(p[2].each.seeds))),
+        Column(
+            "Must lie within",
+            lambda p: " to ".join(map(signed_significant, p[0].contrast.check or ())),
+            "least most",
+            lambda p: p[0].contrast.check,
+        ),
+        Column("Seeds", lambda p: str(len(p[2].each.seeds)), "seeds", lambda p: len(p[2].each.seeds)),
+        Column("Cells", lambda p: str(p[2].cells), "cells", lambda p: p[2].cells),
+        Column("Verdict", lambda p: p[2].verdict, "verdict", lambda p: p[2].verdict),
+    ]
+    return [page.table("checks", "Checks by environment", _IN_ENVIRONMENTS, parts, columns)]
+
+
+_MEAN = "mean"
+"""In the column of environments: all of them."""
 
 
 def _figure(page: Page, key: str, title: str, caption: str, results: Sequence[ContrastResult]) -> ReportFigure:

@@ -90,14 +90,31 @@ def measures_of_runs(
     Args:
         curves_of: gives the curves of a metric.
     """
-    variances, uniform = ({c.key: c for c in curves_of(part)} for part in EFFECTIVE_PARTS)
     for quantity in QUANTITIES:
-        for curve in curves_of(quantity.name):
-            key = curve.key
-            if quantity.name == EFFECTIVE_SIZE and key in variances and key in uniform:
-                yield quantity.name, curve, _effective(curve, variances[key], uniform[key])
-            else:
-                yield quantity.name, curve, curve.values.mean(axis=1)
+        for curve, runs in _of_quantity(quantity.name, curves_of):
+            yield quantity.name, curve, runs
+
+
+def _of_quantity(name: str, curves_of: Callable[[str], Sequence[Curve]]) -> Iterator[tuple[Curve, NDArray[np.float64]]]:
+    variances, uniform = (
+        {c.key: c for c in curves_of(part)} if name == EFFECTIVE_SIZE else {} for part in EFFECTIVE_PARTS
+    )
+    for curve in curves_of(name):
+        key = curve.key
+        if key in variances and key in uniform:
+            yield curve, _effective(curve, variances[key], uniform[key])
+        else:
+            yield curve, curve.values.mean(axis=1)
+
+
+def effective_rows(curves_of: Callable[[str], Sequence[Curve]]) -> dict[tuple[str, str, str], float]:
+    """Return the effective batch size of each environment, learner and strategy: the IQM over runs.
+
+    Args:
+        curves_of: gives the curves of a metric.
+    """
+    sizes = {curve.key: runs[np.isfinite(runs)] for curve, runs in _of_quantity(EFFECTIVE_SIZE, curves_of)}
+    return {key: float(statistics.interquartile_mean(runs)) for key, runs in sizes.items() if len(runs)}
 
 
 def _effective(size: Curve, variances: Curve, uniform: Curve) -> NDArray[np.float64]:
