@@ -73,6 +73,74 @@ def test_every_form_gives_the_same(form):
     assert buffer.next_obs == "derived"
 
 
+def nested(array):
+    """Return an array as pandas and pyarrow give columns of arrays: objects, one for each frame."""
+    rows = np.empty(len(array), object)
+    for i, value in enumerate(array):
+        rows[i] = nested(value) if value.ndim > 1 else value
+    return rows if array.ndim > 1 else array
+
+
+def dataframe(columns):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({name: nested(column) for name, column in columns.items()})
+    return frame.assign(task="pick up the cube", timestamp=0.0).set_index(frame.index + 7)
+
+
+def arrow(columns):
+    pa = pytest.importorskip("pyarrow")
+    texts = {"task": ["pick up the cube"] * ROWS, "observation.language": ["pick"] * ROWS}
+    return pa.table({name: column.tolist() for name, column in columns.items()} | texts)
+
+
+def relation(columns):
+    recorded = arrow(columns)  # noqa: F841 - DuckDB finds it by its name
+    return pytest.importorskip("duckdb").sql("select * from recorded order by episode_index, frame_index")
+
+
+FORMS = {
+    "objects": lambda columns: {name: nested(column) for name, column in columns.items()},
+    "DataFrame": dataframe,
+    "Table": arrow,
+    "RecordBatchReader": lambda columns: arrow(columns).to_reader(max_chunksize=4),
+    "relation": relation,
+    "DataFrame of Arrow": lambda columns: arrow(columns).to_pandas(),
+    "DataFrame of DuckDB": lambda columns: relation(columns).df(),
+    "columns of DuckDB": lambda columns: relation(columns).fetchnumpy(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_of_another_library_gives_the_same(form):
+    _, expected = loaded(table())
+    _, steps = loaded(FORMS[form](table()))
+    assert steps["obs"]["images"]["top"].shape == (11, 3, 4, 4)
+    for name in ("reward", "action", "terminated", "truncated"):
+        np.testing.assert_array_equal(steps[name], expected[name])
+    for name in ("obs", "next_obs"):
+        np.testing.assert_array_equal(steps[name]["state"], expected[name]["state"])
+        np.testing.assert_array_equal(steps[name]["images"]["wrist"], expected[name]["images"]["wrist"])
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ([np.zeros(2), np.zeros(3)] * (ROWS // 2) + [np.zeros(2)], ShapeError),
+        ([{"bytes": b"", "path": None}] * ROWS, DtypeError),
+        ([np.zeros(2), None] * (ROWS // 2) + [np.zeros(2)], DtypeError),
+        (np.ma.masked_array(np.zeros(ROWS), [False] * (ROWS - 1) + [True]), DtypeError),
+    ],
+    ids=["ragged", "encoded", "missing", "masked"],
+)
+def test_columns_without_equal_arrays_of_numbers_are_refused(values, error):
+    column = values
+    if isinstance(values, list):
+        column = np.empty(ROWS, object)
+        column[:] = values
+    with pytest.raises(error, match=r"column `observation\.state` must"):
+        list(episodes(table(**{"observation.state": column})))
+
+
 def test_pictures_stay_as_they_are_given():
     pictures = table()["observation.images.top"].astype(np.float32) / np.float32(255)
     pictures[:5] = 1.0  # an episode of whole 255ths before others

@@ -1,15 +1,16 @@
-"""Episodes from the frames of a LeRobot data set; needs NumPy alone, and LeRobot only to read one from disk."""
+"""Episodes from the frames of a LeRobot data set; needs only NumPy, and LeRobot only to read one from disk."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import InvalidArgument, checked, mapping, one_of, optional, text
+from replaylab.arguments import InvalidArgument, checked, mapping, one_of, optional, shown, text
 from replaylab.episode_ends import terminated_and_truncated, truncated_at_the_end
 from replaylab.errors import DtypeError, FieldError, ShapeError
+from replaylab.extras import needs
 from replaylab.integrations.d4rl import check_one_length
 from replaylab.trees import nest
 
@@ -18,6 +19,9 @@ OBS = "observation"
 
 STEPS = {"action": "action", "reward": "next.reward"}
 """Fields of a step, and what they are called there; either may be missing."""
+
+FLAGS = ("next.done", "next.truncated")
+NUMBERS = ("episode_index", "frame_index")
 
 
 def episodes(
@@ -39,7 +43,9 @@ def episodes(
     Args:
         frames: A ``LeRobotDataset``, or other frames one by one, in order: mappings with ``observation.*``,
             ``episode_index``, and if there are any ``frame_index``, ``action``, ``next.reward``, ``next.done``,
-            ``next.truncated``. Or a table of them: name → array (N, ...).
+            ``next.truncated``. Or a table of them: name → array (N, ...), or an array (N,) of equally shaped arrays; a
+            DataFrame; a table of pyarrow's, as ``pyarrow.parquet.read_table`` returns; a relation of DuckDB's. Other
+            columns, and text, are left out.
         done: What ``next.done`` says where there is no ``next.truncated``: that the task ended, as in LeRobot's own
             buffer, or that the recording did.
         pictures: "uint8": camera pictures (``observation.image`` and ``observation.images.*`` of two or more axes)
@@ -50,7 +56,8 @@ def episodes(
     Raises:
         FieldError: A frame has no ``observation.*``, no ``episode_index``, or other names than the first one.
         ShapeError: The frames of an episode do not follow each other.
-        DtypeError: With `pictures`, one holds floats that are no whole 255ths.
+        DtypeError: A column holds something other than numbers; or, with `pictures`, floats that are not multiples of
+            1/255.
 
     Example:
         >>> table = {"observation.state": np.arange(4.0), "episode_index": [0, 0, 0, 1], "next.done": [0, 0, 1, 0]}
@@ -59,7 +66,11 @@ def episodes(
     """
     done_is = checked("done", done, one_of("terminated", "truncated"))
     names = {name: checked("extra", key, text) for name, key in checked("extra", extra or {}, mapping).items()}
-    tables = _of_table(frames) if isinstance(frames, Mapping) else _of_frames(checked("frames", frames, _frames))
+    columns = _columns(frames)
+    if columns is None:
+        tables = _of_frames(checked("frames", frames, _frames), names.values())
+    else:
+        tables = _of_table(columns, names.values())
     pixels = checked("pictures", pictures, optional(one_of("uint8"))) is not None
     numbers = set[int]()
     for table in tables:
@@ -76,6 +87,20 @@ def episodes(
                 yield episode
 
 
+def _columns(table: Any) -> Mapping[str, Any] | None:
+    """Return a table as columns by name; None if `table` is something else, such as frames one by one."""
+    if isinstance(table, Mapping):
+        return table
+    if hasattr(table, "to_numpy") and hasattr(table, "columns"):  # pandas, Polars
+        return {name: table[name] for name in table.columns}
+    if hasattr(table, "__arrow_c_stream__"):  # pyarrow, DuckDB
+        with needs("a table in Arrow's format", "lab"):
+            import pyarrow
+        arrow = pyarrow.table(table)
+        return dict(zip(arrow.column_names, arrow.columns, strict=True))
+    return None
+
+
 def _frames(value: Any) -> Iterable[Any]:
     """Frames one by one; a data set that has only places and a length is taken place by place."""
     if isinstance(value, str | bytes) or not (isinstance(value, Iterable) or hasattr(value, "__getitem__")):
@@ -83,7 +108,7 @@ def _frames(value: Any) -> Iterable[Any]:
     return (value[i] for i in range(len(value))) if hasattr(value, "__getitem__") else value
 
 
-def _of_frames(frames: Iterable[Any]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def _of_frames(frames: Iterable[Any], names: Iterable[str]) -> Iterator[dict[str, npt.NDArray[Any]]]:
     """Yield each episode's frames as columns."""
 
     def number(frame: Any) -> int:
@@ -95,14 +120,15 @@ def _of_frames(frames: Iterable[Any]) -> Iterator[dict[str, npt.NDArray[Any]]]:
         held = list(group)
         if any(frame.keys() != held[0].keys() for frame in held):
             raise FieldError(f"the frames of an episode must have the same names, but one has not {_names(held[0])}")
-        yield {name: np.stack([np.asarray(frame[name]) for frame in held]) for name in _used(held[0])}
+        yield {name: _stacked(name, [frame[name] for frame in held]) for name in _used(held[0], names)}
 
 
-def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def _of_table(table: Mapping[str, Any], names: Iterable[str]) -> Iterator[dict[str, npt.NDArray[Any]]]:
     """Yield each episode's part of the columns."""
     if "episode_index" not in table:
         raise FieldError(f"the table must have the column `episode_index`, but has {_names(table)}")
-    columns = {name: np.asarray(table[name]) for name in _used(table)}
+    arrays = {name: np.asanyarray(table[name]) for name in _used(table, names)}
+    columns = {name: _numbers(name, array) for name, array in arrays.items() if not _is_text(array)}
     check_one_length("the columns of a table", columns)
     number = columns["episode_index"].reshape(-1)
     borders = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
@@ -111,9 +137,49 @@ def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, npt.NDArray[Any]]]
             yield {name: column[begin:end] for name, column in columns.items()}
 
 
-def _used(frame: Mapping[str, Any]) -> list[str]:
-    """Return the names of the columns; a task's description is not a column."""
-    return [name for name, value in frame.items() if not isinstance(value, str) and name != "task"]
+def _used(table: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Return the names of the columns, or of a frame's values, that episodes are made of; text is left out."""
+    used = {*STEPS.values(), *FLAGS, *NUMBERS, *names}
+    return [
+        name
+        for name, values in table.items()
+        if not isinstance(values, str) and (name in used or name.split(".")[0] == OBS)
+    ]
+
+
+def _is_text(values: npt.NDArray[Any]) -> bool:
+    """Whether a column holds text."""
+    return values.dtype.kind in "US" or (values.dtype == object and values.size > 0 and isinstance(values[0], str))
+
+
+def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
+    """Return an array of numbers, from numbers or from an array of equally shaped arrays of them.
+
+    Raises:
+        DtypeError: There are other values, or a value is missing.
+        ShapeError: The arrays have different shapes.
+    """
+    array = np.asarray(values)
+    if array.dtype != object and not np.ma.is_masked(values):
+        return array
+    if array.dtype != object or not array.ndim:
+        missing = "missing values" if array.dtype != object else shown(array.item())
+        raise DtypeError(
+            f"column `{name}` must hold numbers, or arrays of them, but holds {missing}; fill it, or read encoded "
+            "pictures and videos through a LeRobotDataset"
+        )
+    return _stacked(name, array)
+
+
+def _stacked(name: str, values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the numbers of several values of one shape, stacked."""
+    arrays = [_numbers(name, value) for value in values]
+    if len(shapes := {array.shape for array in arrays}) > 1:
+        raise ShapeError(
+            f"the values of column `{name}` must have one shape, but have {sorted(shapes)[:5]}; leave this column out, "
+            "or pad its values"
+        )
+    return np.stack(arrays) if arrays else np.zeros(0)
 
 
 def _parts(table: dict[str, npt.NDArray[Any]], done_is: str) -> Iterator[dict[str, npt.NDArray[Any]]]:
