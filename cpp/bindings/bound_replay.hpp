@@ -41,8 +41,7 @@ class BoundReplay {
           numbers_(std::max<std::size_t>(1, sampler.parts.size())) {
         ReplayConfig config =
             config_of(fields_, capacity, replicas, num_envs, sampler, transforms, retention, count_replays);
-        for (const auto& words : streams)
-            config.streams.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
+        config.streams = states_of(streams);
         config.skip_after_end = skip_after_end;
         config.min_size = min_size;
         config.rows_elsewhere = rows_elsewhere;
@@ -173,6 +172,25 @@ class BoundReplay {
     }
 
     void check_draw(std::int64_t batch) { replay_->check_draw(batch); }
+
+    void reseed(const std::vector<std::vector<std::uint64_t>>& streams) {
+        await_draws();
+        const std::vector<Random::State> states = states_of(streams);
+        const WithoutGil no_gil;
+        replay_->reseed(states);
+    }
+    void check_streams() const {
+        const WithoutGil no_gil;
+        replay_->check_streams();
+    }
+    bool streams_copied() const {
+        const WithoutGil no_gil;
+        return replay_->streams_copied();
+    }
+    void set_streams_copied() {
+        const WithoutGil no_gil;
+        replay_->set_streams_copied();
+    }
 
     void count(nb::handle ids) {
         const auto flat = read_ids(ids, replicas_);
@@ -346,7 +364,7 @@ class BoundReplay {
     void restore(nb::dict state) {
         Restorer restorer(std::move(state));
         replay_->visit(restorer);
-        if (!replay_->find_rows())
+        if (!replay_->restored())
             fail("SnapshotError",
                  "the storage holds fewer steps than when the snapshot was saved; it was made "
                  "again, or put back to an earlier state, and does not belong to this snapshot");
@@ -385,6 +403,13 @@ class BoundReplay {
     }
 
   private:
+    static std::vector<Random::State> states_of(const std::vector<std::vector<std::uint64_t>>& streams) {
+        std::vector<Random::State> states;
+        for (const auto& words : streams)
+            states.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
+        return states;
+    }
+
     // Fields that a batch holds.
     std::size_t shown() const { return replay_->assembly().shown().size(); }
 

@@ -189,6 +189,11 @@ void bind_calls(ReplayClass& replay) {
                      "dict[str, typing.Any] | None, counted: bool = True) -> "
                      "dict[str, typing.Any]"))
         .def("check_draw", &BoundReplay::check_draw, nb::arg("batch"), nb::call_guard<WithoutGil>())
+        .def("reseed", &BoundReplay::reseed, nb::arg("streams"), "Give each replica another random stream.")
+        .def("check_streams", &BoundReplay::check_streams,
+             "Raise ConfigError while the random streams are copies of another process's.")
+        .def_prop_ro("streams_copied", &BoundReplay::streams_copied)
+        .def("set_streams_copied", &BoundReplay::set_streams_copied)
         .def("count", &BoundReplay::count, nb::arg("ids"), nb::sig("def count(self, ids: object) -> None"))
         .def("gather", &BoundReplay::gather, nb::arg("ids").none(), nb::arg("transformed"),
              nb::arg("aside") = false,

@@ -258,6 +258,7 @@ void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t st
                     const ExtraTargets& extra) {
     const std::int64_t n = batch_rows(batch);
     const auto held = lock_.take();
+    require_streams();
     catch_up();
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     for (std::int64_t r = 0; r < replicas(); ++r) {
@@ -270,6 +271,37 @@ void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t st
         one.sampler->finish(one.ring, slots_.data(), n);
         if (counted) count(one, n);
     }
+}
+
+void Replay::reseed(const std::vector<Random::State>& streams) {
+    const auto held = lock_.take();
+    for (std::size_t r = 0; r < replays_.size(); ++r) replays_[r].random = Random(streams.at(r));
+    lock_.set_streams_copied(false);
+}
+
+bool Replay::streams_copied() const {
+    const auto held = lock_.take();
+    return lock_.streams_copied();
+}
+
+void Replay::set_streams_copied() {
+    const auto held = lock_.take();
+    lock_.set_streams_copied(true);
+}
+
+void Replay::check_streams() const {
+    const auto held = lock_.take();
+    require_streams();
+}
+
+// The caller holds the lock.
+void Replay::require_streams() const {
+    if (!lock_.streams_copied()) return;
+    fail("ConfigError",
+         "a buffer that was copied into another process by a fork or a spawn must be given another random "
+         "stream "
+         "before it draws, or both processes would draw the same batches; call buffer.reseed(seed) in this "
+         "process, with a different seed in each process");
 }
 
 // One replica's batch; its slots are then in slots_.

@@ -73,12 +73,21 @@ class Replay {
                 char* const* targets, std::int64_t* ids, double* probabilities, float* weights,
                 const ExtraTargets& extra);
 
-    // Throws what sample() would throw for want of steps, and draws nothing.
+    // Throws what sample() would throw for want of steps or of a random stream, and draws nothing.
     void check_draw(std::int64_t batch) {
         const auto held = lock_.take();
+        require_streams();
         catch_up();
         for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     }
+
+    // Gives each replica another random stream.
+    void reseed(const std::vector<Random::State>& streams);
+
+    // Whether the random streams are copies of another process's: sample() and check_streams() then throw.
+    bool streams_copied() const;
+    void set_streams_copied();
+    void check_streams() const;
 
     // Takes note that the rows of ids [R][n], from a batch that was not counted, were drawn.
     void count(const std::int64_t* ids, std::int64_t n);
@@ -137,8 +146,9 @@ class Replay {
 
     ReplayLock& lock() { return lock_; }
 
-    // After visit() has restored: finds the rows that are outside again. False if they are not the same.
-    bool find_rows();
+    // After visit() has restored: finds the rows that are outside again, and lets samplers recompute what
+    // they derive. False if the rows outside are not the same.
+    bool restored();
 
     // Makes the rows outside durable; and lets go of them, after which every call fails.
     void flush();
@@ -179,12 +189,6 @@ class Replay {
         Tally tally;
     };
 
-    // A step that ended its episode.
-    struct End {
-        std::int64_t id;
-        bool terminated;
-    };
-
     // The field of this name, where it says of each step whether it ended its episode.
     struct Flag {
         std::int64_t field = -1;
@@ -200,15 +204,19 @@ class Replay {
                const bool* where, bool& ends) const;
     void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
     bool may_add() const;
+    void require_streams() const;
     bool resets_next(const Single& one, std::int64_t env) const {
         return skip_after_end_ && one.last[static_cast<std::size_t>(env)] == kEnded;
     }
     bool undecided(const Single& one, std::int64_t env) const;
     void check_decided() const;
     std::int64_t environment(const Single& one, std::int64_t slot) const;
+    std::int64_t column_of(std::int64_t field) const;
     bool terminated(std::int64_t replica, std::int64_t slot);
     void cut(Single& one, std::int64_t env);
     void report_ends(Single& one);
+    std::vector<End> stored_ends(std::int64_t replica);
+    bool find_rows();
     void catch_up();
     void catch_up(std::int64_t replica);
     bool whole(std::int64_t replica, std::int64_t tries);

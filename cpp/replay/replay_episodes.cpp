@@ -33,12 +33,30 @@ void Replay::report_ends(Single& one) {
     episode_ends_.clear();
 }
 
+// The column that stores a field, −1 if none does.
+std::int64_t Replay::column_of(std::int64_t field) const {
+    const auto found = std::find(stored_.begin(), stored_.end(), field);
+    return found == stored_.end() ? -1 : found - stored_.begin();
+}
+
 // Whether a stored row says that its step terminated the episode.
 bool Replay::terminated(std::int64_t replica, std::int64_t slot) {
-    const auto found = std::find(stored_.begin(), stored_.end(), terminated_.field);
-    if (found == stored_.end()) return false;
-    const auto column = static_cast<std::size_t>(found - stored_.begin());
+    if (column_of(terminated_.field) < 0) return false;
+    const auto column = static_cast<std::size_t>(column_of(terminated_.field));
     return is_set(rows_.columns()[column], rows_.value(replica, slot, column, scratch_));
+}
+
+// The stored steps that ended their episodes, oldest first.
+std::vector<End> Replay::stored_ends(std::int64_t replica) {
+    const Single& one = replays_[static_cast<std::size_t>(replica)];
+    std::vector<End> ends;
+    for (std::int64_t age = one.ring.size() - 1; age >= 0; --age) {
+        const std::int64_t slot = one.ring.slot_of_age(age);
+        const Episodes::Span span = one.episodes->span(slot);
+        if (span.step < span.high || slot == one.episodes->newest_open(span.env, one.ring)) continue;
+        ends.push_back({one.ring.id(slot), terminated(replica, slot)});
+    }
+    return ends;
 }
 
 void Replay::next_steps(bool* begins, bool* left_out) const {

@@ -21,6 +21,19 @@ bool Replay::find_rows() {
     return true;
 }
 
+bool Replay::restored() {
+    if (!find_rows()) return false;
+    const bool by_episodes = has(sampler_, &SamplerKind::episodes);
+    const bool flags_stored = terminated_.field < 0 || column_of(terminated_.field) >= 0;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        std::vector<End> ends;
+        if (by_episodes && flags_stored) ends = stored_ends(r);
+        one.sampler->restored(one.ring, flags_stored ? &ends : nullptr);
+    }
+    return true;
+}
+
 void Replay::copy(StateVisitor& state) {
     const auto held = lock_.take();
     catch_up();
@@ -64,7 +77,6 @@ void Replay::visit(StateVisitor& state) {
         state.within(state.prefix() + "sampler.");
         one.sampler->visit(state);
         if (state.restoring()) state.must(one.sampler->fits(one.ring), "*");
-        if (state.restoring()) one.sampler->restored(one.ring);
     }
 }
 

@@ -145,7 +145,11 @@ class EpisodeEnds : public Sampler {
         }
     }
 
-    void visit(StateVisitor& state) override { state.visit("last_steps", slots_); }
+    void visit(StateVisitor& state) override {
+        state.visit("last_steps", slots_);
+        saved_options_ = options();
+        if (state.has("options")) state.visit("options", saved_options_);  // the first snapshots lack them
+    }
     bool fits(const Ring& ring) const override {
         std::vector<bool> named(place_.size(), false);
         for (const std::uint32_t slot : slots_) {
@@ -154,7 +158,21 @@ class EpisodeEnds : public Sampler {
         }
         return true;
     }
-    void restored(const Ring&) override {
+    // The steps may have been found with other options. If these find the same ones, their order stays, so
+    // that draws continue exactly.
+    void restored(const Ring& ring, const std::vector<End>* ends) override {
+        if (ends == nullptr && saved_options_ != options())
+            fail("SnapshotError",
+                 "it does not say which episodes terminated, so `steps` and `truncated` of EpisodeEnds must "
+                 "be those "
+                 "it was saved with");
+        if (ends != nullptr) {
+            const std::vector<std::uint32_t> saved = std::move(slots_);
+            slots_.clear();
+            std::fill(place_.begin(), place_.end(), kNone);
+            for (const End& end : *ends) ended(ring, ring.slot(end.id), end.terminated);
+            if (sorted(saved) == sorted(slots_)) slots_ = saved;
+        }
         std::fill(place_.begin(), place_.end(), kNone);
         for (std::size_t k = 0; k < slots_.size(); ++k) place(slots_[k]) = static_cast<std::uint32_t>(k);
     }
@@ -167,9 +185,18 @@ class EpisodeEnds : public Sampler {
     std::uint32_t& place(std::int64_t slot) { return place_[static_cast<std::size_t>(slot)]; }
     std::uint32_t place(std::int64_t slot) const { return place_[static_cast<std::size_t>(slot)]; }
 
+    // Which steps the list holds depends on these.
+    std::vector<std::int64_t> options() const { return {steps_, truncated_ ? 1 : 0}; }
+
+    static std::vector<std::uint32_t> sorted(std::vector<std::uint32_t> slots) {
+        std::sort(slots.begin(), slots.end());
+        return slots;
+    }
+
     double share_;
     std::int64_t steps_;
     bool truncated_;
+    std::vector<std::int64_t> saved_options_;
     std::vector<std::uint32_t> slots_;  // of the last steps
     std::vector<std::uint32_t> place_;  // by slot: its place in that list, or none
 };

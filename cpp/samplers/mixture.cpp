@@ -84,8 +84,8 @@ class Mixture : public Sampler {
                 bool td_errors) override {
         for (const auto& part : parts_) part->update(ring, slots, values, n, td_errors);
     }
-    void restored(const Ring& ring) override {
-        for (const auto& part : parts_) part->restored(ring);
+    void restored(const Ring& ring, const std::vector<End>* ends) override {
+        for (const auto& part : parts_) part->restored(ring, ends);
     }
 
     void visit(StateVisitor& state) override {

@@ -246,7 +246,7 @@ void Prioritized::visit(StateVisitor& state) {
     some_zero_ = true;  // perhaps
 }
 
-void Prioritized::restored(const Ring& ring) {
+void Prioritized::restored(const Ring& ring, const std::vector<End>*) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(ring.size()));
     std::iota(all.begin(), all.end(), 0);
     if (ring.in_blocks()) note(ring, all.data(), ring.size(), true);

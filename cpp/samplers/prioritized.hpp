@@ -35,7 +35,7 @@ class Prioritized : public Sampler {
                 bool td_errors) override;
     void visit(StateVisitor& state) override;
     bool fits(const Ring& ring) const override;
-    void restored(const Ring& ring) override;
+    void restored(const Ring& ring, const std::vector<End>* ends) override;
 
     static std::int64_t nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks);
 

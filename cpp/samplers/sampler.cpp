@@ -40,7 +40,7 @@ void Sampler::update(const Ring&, const std::int64_t*, const double*, std::int64
 
 void Sampler::visit(StateVisitor&) {}
 
-void Sampler::restored(const Ring&) {}
+void Sampler::restored(const Ring&, const std::vector<End>*) {}
 
 void draw_uniform(const Ring& ring, Random& random, std::int64_t n, std::int64_t* slots) {
     const auto size = static_cast<std::uint64_t>(ring.size());

@@ -41,6 +41,12 @@ struct SamplingTotals {
     std::int64_t rows = 0;
 };
 
+// A stored step that ended its episode, truncated if not terminated.
+struct End {
+    std::int64_t id;
+    bool terminated;
+};
+
 class Sampler {
   public:
     virtual ~Sampler() = default;
@@ -85,8 +91,10 @@ class Sampler {
     // Returns whether the restored state is valid for this ring: every slot in it is in use.
     virtual bool fits(const Ring&) const { return true; }
 
-    // Recomputes derived state after visit() has restored this sampler and the ring.
-    virtual void restored(const Ring& ring);
+    // Recomputes derived state after visit() has restored this sampler and the ring. Where the table's line
+    // says `episodes`, `ends` are the stored steps that ended their episodes, oldest first; null if it is not
+    // known which of them terminated.
+    virtual void restored(const Ring& ring, const std::vector<End>* ends);
 
   protected:
     // Throws if there are fewer rows than a batch without repetition needs.

@@ -88,7 +88,7 @@ class Distinct : public Uniform {
     void stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) override {
         if (ring.in_blocks()) note(ring, {slots, slots + n});
     }
-    void restored(const Ring& ring) override {
+    void restored(const Ring& ring, const std::vector<End>*) override {
         std::vector<std::int64_t> all(static_cast<std::size_t>(ring.size()));
         std::iota(all.begin(), all.end(), 0);
         if (ring.in_blocks()) note(ring, all);

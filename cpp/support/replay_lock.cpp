@@ -80,6 +80,7 @@ void ReplayLock::forked() {
     // can be neither used nor destroyed: its destructor would wait for them.
     changed_.release();
     changed_ = std::make_unique<std::condition_variable_any>();
+    streams_copied_ = true;
     const auto me = std::this_thread::get_id();
     if (frozen_by_ != me) {
         freezes_ = 0;

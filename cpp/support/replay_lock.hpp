@@ -39,6 +39,11 @@ class ReplayLock : private ForkSafeMutex {
     }
     std::int64_t asked() const { return asked_.load(std::memory_order_relaxed); }
 
+    // Whether the random streams are copies of those that another process continues to draw from, as they are
+    // after a fork until they are replaced. Both are called with the lock held.
+    bool streams_copied() const { return streams_copied_; }
+    void set_streams_copied(bool copied) { streams_copied_ = copied; }
+
     // Between enter() and leave() the calling thread does not wait for draws: it makes them itself.
     void enter();
     void leave();
@@ -58,6 +63,7 @@ class ReplayLock : private ForkSafeMutex {
     // Counts forks from 1: rows that a thread of the parent froze are not frozen in a child.
     std::uint64_t forks_ = 1;
     std::thread::id frozen_by_;
+    bool streams_copied_ = false;
     std::atomic<std::int64_t> asked_{0}, made_{0};
     std::vector<std::thread::id> inside_;
 };
