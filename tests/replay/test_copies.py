@@ -90,6 +90,7 @@ def test_goals_take_their_functions_along():
 
 
 def send(buffer, pipe):
+    buffer.reseed(1)
     pipe.send(buffer.sample(4).x.tolist())
 
 

@@ -28,8 +28,9 @@ class ReplayBuffer(CommonMembers):
     is dropped. Leading axes of every array are replicas R, time steps T, environments E, in this order; each is present
     only if declared (R: `replicas`, E: `num_envs`) or required by the call (T: `extend`). All methods may be called
     from several threads at once, and from signal handlers and callbacks (`distribution`, `weights`, `score`). After a
-    fork the child finds every buffer between two calls. A buffer that draws in Python (a custom sampler, `LaBER`,
-    `Tape`) raises `ConfigError` there if another thread was drawing from it.
+    fork the child finds every buffer between two calls, and can use it; its first draw raises `ConfigError` unless
+    it has called `reseed`. A buffer that draws in Python (a custom sampler, `LaBER`, `Tape`) raises `ConfigError` there
+    if another thread was drawing from it.
 
     Args:
         capacity: C, how many steps are kept, in each replica.
@@ -306,7 +307,7 @@ class ReplayBuffer(CommonMembers):
         Raises:
             EmptyBufferError: Nothing, or not enough, or less than `min_size` is stored, or every priority is zero.
             ConfigError: `batch_size` or `progress` is out of its range, or `out` is given with a sampler written in
-                Python.
+                Python; or the process was forked, and `reseed` was not called.
             ShapeError, FieldError: `out` does not fit.
         """
         return self._parts.engine.sample(batch_size, progress, out)
@@ -419,6 +420,7 @@ class ReplayBuffer(CommonMembers):
         transforms: ListOf[Transform] | None = None,
         storage: Storage | None = None,
         continue_episodes: bool | None = None,
+        seed: Seed = None,
     ) -> Self:
         """Return the buffer that `save` wrote.
 
@@ -433,6 +435,8 @@ class ReplayBuffer(CommonMembers):
                 environments are reset; each open episode ends at its last stored step, which becomes truncated. None:
                 the first `add` raises if an episode was open. Rows in a `storage` are not changed: there the steps
                 of a loaded buffer always begin other episodes.
+            seed: Seed of another random stream, as for `reseed`: processes that load one snapshot draw different
+                batches if each passes another seed. None: draws continue exactly.
 
         Raises:
             ConfigError: `path` is not a path.
@@ -440,7 +444,7 @@ class ReplayBuffer(CommonMembers):
             StorageError: The folder cannot be read, or the storage cannot be opened.
         """
         overrides = {"sampler": sampler, "transforms": transforms, "storage": storage}
-        return persistence.load(cls, BufferConfig, path, overrides, continue_episodes)
+        return persistence.load(cls, BufferConfig, path, overrides, continue_episodes, seed)
 
     def restore(self, path: str | os.PathLike[str], *, continue_episodes: bool | None = None) -> None:
         """Restore, in place, the state that a buffer of the same declaration wrote with `save`.
@@ -475,7 +479,8 @@ class ReplayBuffer(CommonMembers):
         """Return what another process needs to open the rows of this buffer's `storage`.
 
         Pickling such a buffer does the same: unpickling opens the same rows, with separate priorities and a separate
-        random stream. A buffer whose rows are in this process's memory is pickled completely, as a snapshot.
+        random stream. A buffer whose rows are in this process's memory is pickled completely, as a snapshot; as an
+        argument of a spawned process it needs `reseed` there before it draws.
 
         Raises:
             ConfigError: The rows are in this process's memory.

@@ -86,6 +86,9 @@ class Buffer(Protocol):
     def save(self, path: str | PathLike[str]) -> None:
         """Write a snapshot; see `ReplayBuffer.save`."""
 
+    def reseed(self, seed: Seed) -> None:
+        """Continue with another random stream; see `ReplayBuffer.reseed`."""
+
 
 def make_core(config: BufferConfig, seed: Seed) -> _core.Replay:
     """Return the compiled part of a buffer, empty."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from replaylab.replay import introspection, persistence
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_parts import BufferParts
+from replaylab.replay.data import undelivered
 from replaylab.replay.data.arrays import feedback_of, values_array
 from replaylab.replay.data.seeding import Seed
 from replaylab.replay.samplers.sampler import Sampler
@@ -146,6 +147,31 @@ class CommonMembers:
     def restore(self, path: str | os.PathLike[str], *, continue_episodes: bool | None = None) -> None:
         """Restore, in place, what `save` wrote; see `ReplayBuffer.restore`."""
         persistence.restore(self, path, continue_episodes)
+
+    def reseed(self, seed: Seed) -> None:
+        """Continue with another random stream: the one that a new buffer of this seed has.
+
+        Stored steps and priorities stay. A process that gets a copy of the buffer, by a fork or as an argument of a
+        spawned process, must call it before its first draw, with another seed in each process: parent and child would
+        otherwise draw the same batches. Batches of a loaded snapshot that were not delivered yet are dropped.
+
+        Args:
+            seed: As for the constructor; None: fresh entropy.
+
+        Raises:
+            ConfigError: A seed is not a whole number from 0 on, or their number is not R.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> one, other = (ReplayBuffer(100, {"x": Field()}, seed=seed) for seed in (0, 1))
+            >>> ids = [buffer.extend(x=range(100)) for buffer in (one, other)]
+            >>> other.reseed(0)
+            >>> (one.sample(8).id == other.sample(8).id).all()
+            np.True_
+        """
+        parts = self._parts
+        parts.engine.reseed(seed)
+        undelivered.drop_saved(parts.ahead)
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
         """Mark that environments were reset separately: their next step does not follow a stored step.

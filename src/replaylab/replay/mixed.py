@@ -12,6 +12,7 @@ from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError,
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.data.arrays import feedback_of, ids_array, positive, values_array
 from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.seeding import Seed, separate_seeds
 from replaylab.replay.protocols import Replay, SamplerReplay
 from replaylab.replay.samplers.mixture import split_rows
 from replaylab.replay.samplers.online import Queue
@@ -118,6 +119,25 @@ class MixedReplay:
             columns["source"] = np.full(batch.id.shape, j, np.int64)
             batches[j] = Batch(columns)
         return Batch(_joined(list(batches.values()), axis))
+
+    def reseed(self, seed: Seed) -> None:
+        """Let every buffer continue with another random stream, a separate one from the same seed.
+
+        Args:
+            seed: As for `ReplayBuffer.reseed`, except that it is one seed for all replicas.
+
+        Raises:
+            ConfigError: The seed is invalid, or a buffer has no `reseed`.
+        """
+        buffers: tuple[Any, ...] = self._buffers
+        for buffer in buffers:
+            if not hasattr(buffer, "reseed"):
+                raise ConfigError(
+                    f"`reseed` needs buffers that have this method, but {type(buffer).__name__} has not; use a "
+                    "ReplayBuffer, or add it"
+                )
+        for buffer, buffer_seed in zip(buffers, separate_seeds(seed, len(buffers)), strict=True):
+            buffer.reseed(buffer_seed)
 
     def _check_columns(self) -> None:
         """Raise `FieldError` before the first draw if the buffers' transforms make different columns."""

@@ -22,6 +22,8 @@ from replaylab.replay.buffer_parts import Buffer, BufferParts
 from replaylab.replay.config_json import config_from_json, is_custom
 from replaylab.replay.data import undelivered
 from replaylab.replay.data.arrays import picked
+from replaylab.replay.data.forks import spawns_process
+from replaylab.replay.data.seeding import Seed
 from replaylab.replay.storage import Fifo, Handle, Reservoir
 
 TRIES = 20
@@ -80,6 +82,7 @@ def load(
     path: str | os.PathLike[str],
     overrides: Mapping[str, Any],
     continue_episodes: bool | None,
+    seed: Seed = None,
 ) -> Kind:
     """Return the buffer that `save` wrote, with the overrides that are not None in place of the saved options.
 
@@ -89,6 +92,7 @@ def load(
         path: The folder.
         overrides: Options by name; None: as saved.
         continue_episodes: As for `ReplayBuffer.load`.
+        seed: As for `ReplayBuffer.load`.
     """
     continues, folder = checked("continue_episodes", continue_episodes, optional(flag)), folder_of(path, "load")
     saved = snapshot.read_manifest(folder)
@@ -101,6 +105,8 @@ def load(
             if saved["token"] == before["token"] or not tries_left:
                 raise
     _decide(buffer, continues)
+    if seed is not None:
+        buffer.reseed(seed)
     return buffer
 
 
@@ -211,6 +217,7 @@ def part(buffer: Kind, replicas: npt.ArrayLike) -> Kind:
         if new.engine.in_python is not None and generators is not None:
             new.engine.in_python.restore(renamed, [generators[r] for r in chosen])
         new.ahead = [queue.of_replicas(chosen) for queue in ahead]
+    _mark_streams(buffer_part, old.core.streams_copied)
     _decide(buffer_part, None if old.core.asks_to_continue() else True)
     return buffer_part
 
@@ -230,7 +237,8 @@ def reduced(buffer: Buffer) -> Any:
     """Return the function and arguments from which pickle restores the buffer."""
     if buffer._parts.config.storage is not None:
         return Handle.open, (handle(buffer),)
-    return _from_files, _files(buffer), _attributes(buffer) or None
+    streams_copied = buffer._parts.core.streams_copied or spawns_process()
+    return _from_files, (*_files(buffer), streams_copied), _attributes(buffer) or None
 
 
 def copied(buffer: Kind, memo: Any) -> Kind:
@@ -240,7 +248,7 @@ def copied(buffer: Kind, memo: Any) -> Kind:
             "a copy of this buffer would be another buffer on the same rows, to which both add; if that is meant, "
             f"{OPEN} makes it"
         )
-    copy: Kind = _from_files(*_files(buffer))
+    copy: Kind = _from_files(*_files(buffer), buffer._parts.core.streams_copied)
     memo[id(buffer)] = copy
     vars(copy).update(deepcopy(_attributes(buffer), memo))
     return copy
@@ -328,12 +336,26 @@ def _files(buffer: Buffer) -> tuple[type[Buffer], dict[str, bytes], dict[str, An
     return type(buffer), contents_of(save), {"continue_episodes": continues, **parts.config.unwritten()}
 
 
-def _from_files(kind: Any, files: Mapping[str, bytes], options: Mapping[str, Any]) -> Any:
-    """Return the buffer whose snapshot consists of these files, with options of custom classes."""
+def _from_files(kind: Any, files: Mapping[str, bytes], options: Mapping[str, Any], streams_copied: bool = False) -> Any:
+    """Return the buffer whose snapshot consists of these files.
+
+    Args:
+        kind: Its class.
+        files: The files' contents by name.
+        options: Its options of custom classes.
+        streams_copied: Whether another process continues to draw from its random streams.
+    """
     with folder_with(files) as folder:
         buffer = kind.load(folder, **options)
         buffer._parts.saved.clear()  # the folder is temporary
-        return buffer
+    _mark_streams(buffer, streams_copied)
+    return buffer
+
+
+def _mark_streams(buffer: Buffer, copied: bool) -> None:
+    """Let draws raise until `reseed` if the random streams are copies of another process's."""
+    if copied:
+        buffer._parts.core.set_streams_copied()
 
 
 def _rows_here(config: BufferConfig) -> bool:

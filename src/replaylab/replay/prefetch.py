@@ -64,7 +64,7 @@ def _batches(
                 drawer.check()
             # Without a variable: it would keep this batch in memory until the next one is asked for.
             if requests:
-                yield deliver.receive(_taken(requests, deliver))
+                yield deliver.receive(_taken(buffer, requests, deliver))
             else:
                 yield deliver.receive(deliver.send(buffer.sample(batch_size, progress=progress_at(progress, k)())))
     finally:
@@ -73,7 +73,9 @@ def _batches(
             drawer.leave()
 
 
-def _taken(requests: deque[Request], deliver: Delivery) -> Any:
+def _taken(buffer: DrawnBuffer, requests: deque[Request], deliver: Delivery) -> Any:
+    if requests[0].future is None:  # read from a snapshot: in a forked child the parent delivers the same batch
+        buffer._parts.core.check_streams()
     sent = requests[0].sent(deliver)
     requests.popleft()
     return sent

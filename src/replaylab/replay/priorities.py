@@ -171,7 +171,12 @@ class Priorities(CommonMembers):
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, sampler: Sampler | None = None, continue_episodes: bool | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        sampler: Sampler | None = None,
+        continue_episodes: bool | None = None,
+        seed: Seed = None,
     ) -> Self:
         """Return the `Priorities` that `save` wrote.
 
@@ -179,13 +184,14 @@ class Priorities(CommonMembers):
             path: The folder.
             sampler: As for `ReplayBuffer.load`.
             continue_episodes: As for `ReplayBuffer.load`. It matters only for samplers that depend on episodes.
+            seed: As for `ReplayBuffer.load`.
 
         Raises:
             ConfigError: `path` is not a path.
             SnapshotError: The snapshot is damaged, not complete, or not of `Priorities`.
             StorageError: The folder cannot be read.
         """
-        return persistence.load(cls, PrioritiesConfig, path, {"sampler": sampler}, continue_episodes)
+        return persistence.load(cls, PrioritiesConfig, path, {"sampler": sampler}, continue_episodes, seed)
 
     def __repr__(self) -> str:
         envs = f", {self.num_envs} envs" if self.num_envs else ""

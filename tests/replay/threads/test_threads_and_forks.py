@@ -37,11 +37,19 @@ def use(buffer, ahead=True):
         return 1.0
     newest = buffer._parts.core.counts()[1][0]
     return float(buffer.probabilities(np.arange(newest - 5000, newest), batch_size=4).sum())
-def in_child(work):
+def reseed():
+    """Let the child draw; a buffer whose Python half may be incomplete raises as its other calls do."""
+    try:
+        buffer.reseed(os.getpid())
+    except ReplayError as error:
+        assert "forked while another thread was drawing" in str(error), error
+def in_child(work, reseeded=True):
     child = os.fork()
     if child == 0:
         signal.alarm(10)
         try:
+            if reseeded:
+                reseed()
             work()
         except BaseException:
             import traceback
@@ -133,6 +141,7 @@ def test_multiprocessing_fork_with_a_prefetching_buffer(tmp_path):
 buffer = make()
 batches = buffer.batches(2000, prefetch=3)
 def child():
+    buffer.reseed(1)
     use(buffer)
 for _ in range(5):
     next(batches)
@@ -219,7 +228,7 @@ def work():
 thread = threading.Thread(target=work)
 thread.start()
 for _ in range(8):
-    in_child(lambda: learners.q_values(obs))
+    in_child(lambda: learners.q_values(obs), reseeded=False)
 stop.set()
 thread.join()
 """,

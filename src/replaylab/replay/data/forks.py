@@ -1,9 +1,10 @@
-"""The locks of buffers that draw in Python, and their state in forked children.
+"""The locks of buffers that draw in Python, their state in forked children, and buffers in spawned ones.
 
 Forks wait for the locks of the compiled core.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
@@ -30,6 +31,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
+def spawns_process() -> bool:
+    """Whether this thread pickles the arguments of a process that it spawns."""
+    context = sys.modules.get("multiprocessing.context")  # imported by whoever spawns
+    return context is not None and context.get_spawning_popen() is not None
+
+
 class DrawLock:
     """The reentrant lock around the state of a buffer that draws in Python.
 
@@ -49,6 +56,15 @@ class DrawLock:
         """Whether the calling thread holds the lock."""
         return self._holder == get_ident()
 
+    def check_intact(self) -> None:
+        """Raise `ConfigError` in a child that was forked while another thread held the lock."""
+        if self._torn:
+            raise ConfigError(
+                "this process was forked while another thread was drawing from the buffer, whose sampler runs in "
+                "Python and may have an incomplete state here; fork while no other thread uses the buffer, or create "
+                "another buffer in the child"
+            )
+
     @contextmanager
     def held(self, *, adding: bool = False, saving: bool = False) -> Iterator[None]:
         """Hold the lock within the block; with `adding`, first wait until no other thread saves.
@@ -57,12 +73,7 @@ class DrawLock:
             ConfigError: In a child that was forked while another thread held the lock.
             SnapshotError: To add or save, in a signal handler that interrupted an `add` half-way.
         """
-        if self._torn:
-            raise ConfigError(
-                "this process was forked while another thread was drawing from the buffer, whose sampler runs in "
-                "Python and may have an incomplete state here; fork while no other thread uses the buffer, or create "
-                "another buffer in the child"
-            )
+        self.check_intact()
         outermost = not self.held_by_caller
         if outermost:
             self._core.await_draws()

@@ -31,7 +31,7 @@ def sampling_generators(
     seed: Seed, replicas: int | None, purpose: ReplayStreamKey = ReplayStreamKey.SAMPLING
 ) -> list[np.random.Generator]:
     """Return each replica's stream of a purpose as a NumPy generator, for samplers written in Python."""
-    return [np.random.default_rng(_child(root, purpose)) for root in _roots(seed, replicas)]
+    return [np.random.default_rng(_child(root, purpose)) for root in separate_seeds(seed, replicas)]
 
 
 def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
@@ -42,11 +42,16 @@ def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
     Raises:
         ConfigError: A seed is negative or no whole number, or their count is not R.
     """
-    streams = (_child(root, ReplayStreamKey.SAMPLING) for root in _roots(seed, replicas))
+    streams = (_child(root, ReplayStreamKey.SAMPLING) for root in separate_seeds(seed, replicas))
     return [stream.generate_state(4, np.uint64).tolist() for stream in streams]
 
 
-def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
+def separate_seeds(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
+    """Return independent seeds from one seed, or the seeds of a sequence: as many as replicas, None: one.
+
+    Raises:
+        ConfigError: A seed is negative or no whole number, or their count is not R.
+    """
     if getattr(seed, "shape", None) == ():  # a single seed as an array
         seed = cast("Any", seed)[()]
     if isinstance(seed, np.random.SeedSequence) or seed is None or not isinstance(seed, (Sequence, np.ndarray)):

@@ -106,6 +106,16 @@ class BatchQueue:
         return BatchQueue(self.batch_size, deque(map(Request, batches)))
 
 
+def drop_saved(ahead: list[BatchQueue]) -> None:
+    """Drop the batches that were read from a snapshot."""
+    for queue in list(ahead):
+        drawn_here = [request for request in queue.requests if request.future is not None]
+        queue.requests.clear()
+        queue.requests.extend(drawn_here)
+        if not queue.open:
+            ahead.remove(queue)
+
+
 def written(queues: Sequence[BatchQueue]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return queues as JSON values and arrays, for a snapshot.
 

@@ -21,7 +21,7 @@ from replaylab.replay.data.batch import Batch, copy_batch
 from replaylab.replay.data.forks import DrawLock
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.schedules import Schedules
-from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_generators
+from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_generators, sampling_streams
 from replaylab.trees import flatten
 
 Bools = npt.NDArray[np.bool_]
@@ -126,6 +126,10 @@ class DrawEngine:
         """Take feedback: TD errors or priorities; return how many of the ids are still stored."""
         return self._core.update(ids, values, are_errors)
 
+    def reseed(self, seed: Seed) -> None:
+        """Continue with the random streams that a new buffer of this seed has."""
+        self._core.reseed(sampling_streams(seed, self._layout.replicas))
+
     def saving(self) -> AbstractContextManager[None]:
         """Return the context in which the state is copied."""
         return nullcontext()
@@ -171,8 +175,17 @@ class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
         for generator, state in zip(self._generators, generators, strict=True):
             generator.bit_generator.state = state
 
+    def reseed(self, seed: Seed) -> None:
+        """Continue with the random streams that a new buffer of this seed has."""
+        generators = sampling_generators(seed, self._layout.replicas, self.stream)
+        with self.lock.held():
+            super().reseed(seed)
+            self._generators = generators
+
     def sample(self, batch_size: int, progress: npt.ArrayLike | None, out: Batch | None) -> Batch:
         """Draw a batch."""
+        self.lock.check_intact()
+        self._core.check_streams()
         if out is not None:
             raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
         self._layout.schedules.at(progress)  # checks `progress`
