@@ -86,9 +86,11 @@ class BufferConfig:
         check(self, "", capacity=whole())
         self._set("core_transforms", transform_config(self.transforms, self.flat, self.next_obs == "derived"))
         self._set("autoreset", checked_mode(self.autoreset, self.flat))
-        by_episodes = [*self.transforms, *[self.sampler] * self.sampler.needs_episodes]
-        if by_episodes:
-            check_ends(self.flat, type(by_episodes[0]).__name__, bool(self.transforms) and self.episodes == "flags")
+        manual = self.episodes == "manual"
+        if self.transforms:
+            check_ends(self.flat, type(self.transforms[0]).__name__, ENDS, manual)
+        if self.sampler.needs_episodes:
+            check_ends(self.flat, type(self.sampler).__name__, self.sampler.end_fields, manual)
         self._check_sizes()
         self._check_retention()
         self._set("storage", checked_storage(self.storage, self.next_obs, self.retention, self.sampler, self.flat))

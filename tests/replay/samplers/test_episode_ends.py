@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from replaylab import Field, ReplayBuffer
-from replaylab.replay import EpisodeEnds, MemoryMap, Mixture, Priorities, Uniform
+from replaylab.errors import FieldError, SnapshotError
+from replaylab.replay import ByStepsToEnd, EpisodeEnds, MemoryMap, Mixture, Priorities, TapeWriter, Uniform
 from tests.oracle import OracleReplica
 
 FIELDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
@@ -75,6 +76,121 @@ def test_snapshots_continue(sampler, tmp_path):
         rows = [one.sample(8) for one in (buffer, again)]
         np.testing.assert_array_equal(rows[0].id, rows[1].id)
         np.testing.assert_array_equal(rows[0].probability, rows[1].probability)
+
+
+OTHERS = [EpisodeEnds(0.5, 2), EpisodeEnds(0.5, 1, truncated=True), EpisodeEnds(0.7, 3, truncated=True)]
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+@pytest.mark.parametrize("other", OTHERS, ids=repr)
+@pytest.mark.parametrize("saved", SAMPLERS, ids=repr)
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_load_with_other_options_draws_by_these(saved, other, envs, in_file, tmp_path):
+    flags, storage = given(130, envs, 4), MemoryMap(tmp_path / "rows") if in_file else None
+    buffer = ReplayBuffer(C, FIELDS, num_envs=envs, sampler=saved, storage=storage, seed=0)
+    buffer.extend(**{name: flag[:100] for name, flag in flags.items()})
+    buffer.save(tmp_path / "kept")
+    loaded = ReplayBuffer.load(tmp_path / "kept", sampler=other, continue_episodes=True)
+    assert same(loaded, oracle(other, {name: flag[:100] for name, flag in flags.items()}))
+    mixed = ReplayBuffer.load(tmp_path / "kept", sampler=saved, continue_episodes=True)
+    assert same(mixed, oracle(saved, {name: flag[:100] for name, flag in flags.items()}))
+    if in_file:  # whose open episodes a load ends
+        return
+    loaded.extend(**{name: flag[100:] for name, flag in flags.items()})
+    assert same(loaded, oracle(other, flags))
+
+
+def test_a_mixture_loads_with_other_options(tmp_path):
+    flags = given(100, 2, 5)
+    buffer, wanted = (
+        ReplayBuffer(C, FIELDS, num_envs=2, sampler=Mixture((Uniform(), sampler)), seed=0)
+        for sampler in (SAMPLERS[0], SAMPLERS[2])
+    )
+    for one in (buffer, wanted):
+        one.extend(**flags)
+    buffer.save(tmp_path)
+    loaded, ids = ReplayBuffer.load(tmp_path, sampler=wanted.sampler, continue_episodes=True), buffer.stored_ids()[0]
+    expected = wanted.probabilities(ids, batch_size=8)
+    np.testing.assert_allclose(loaded.probabilities(ids, batch_size=8), expected, rtol=1e-12)
+    assert (expected != buffer.probabilities(ids, batch_size=8)).any()
+
+
+def test_an_open_episode_is_not_counted_by_a_load(tmp_path):
+    buffer = ReplayBuffer(C, FIELDS, sampler=SAMPLERS[0], seed=0)
+    buffer.extend(terminated=[False, True, False], truncated=[False] * 3)
+    buffer.save(tmp_path)
+    options = {"sampler": EpisodeEnds(1.0, 2, truncated=True)}
+    loaded = ReplayBuffer.load(tmp_path, continue_episodes=True, **options)
+    assert loaded.probabilities(range(3)).tolist() == [0.5, 0.5, 0.0]
+    ended = ReplayBuffer.load(tmp_path, continue_episodes=False, **options)
+    np.testing.assert_allclose(ended.probabilities(range(3)), 1 / 3)
+
+
+def test_priorities_without_flags_load_with_another_share_only(tmp_path):
+    """`Priorities` store no flags, so they do not know which episodes terminated."""
+    priorities = Priorities(C, sampler=EpisodeEnds(0.5), seed=0)
+    priorities.extend(10, terminated=np.arange(10) % 4 == 3)
+    priorities.save(tmp_path)
+    loaded = Priorities.load(tmp_path, sampler=EpisodeEnds(0.3))
+    np.testing.assert_allclose(loaded.probabilities([2, 3]), [0.07, 0.22])
+    for other in (EpisodeEnds(0.5, 2), EpisodeEnds(0.5, truncated=True)):
+        with pytest.raises(SnapshotError, match="which episodes terminated"):
+            Priorities.load(tmp_path, sampler=other)
+
+
+def test_snapshots_of_earlier_versions_keep_their_order():
+    """They lack the options: the steps are found again, and if they are the same, draws continue exactly."""
+    flags = given(150, 2, 6)
+    buffer, again, other = (
+        ReplayBuffer(C, FIELDS, num_envs=2, sampler=sampler, seed=0)
+        for sampler in (SAMPLERS[2], SAMPLERS[2], SAMPLERS[0])
+    )
+    buffer.extend(**flags)
+    state = {name: array for name, array in buffer._parts.core.state().items() if not name.endswith("sampler.options")}
+    for one in (again, other):
+        one._parts.core.bytes(0)[...] = buffer._parts.core.bytes(0)
+        one._parts.core.restore(dict(state))
+    assert ids(again) == ids(buffer)
+    assert same(other, oracle(SAMPLERS[0], flags))
+
+
+def ids(buffer):
+    return [buffer.sample(16).id.tolist() for _ in range(5)]
+
+
+class TestWithoutFlags:
+    """Neither sampler may draw uniformly because nothing tells it where episodes end."""
+
+    @pytest.mark.parametrize(
+        ("sampler", "fields"),
+        [
+            (EpisodeEnds(1.0), {"x": Field()}),
+            (EpisodeEnds(1.0, truncated=True), {"x": Field()}),
+            (EpisodeEnds(1.0), {"truncated": FIELDS["truncated"]}),
+            (Mixture((Uniform(), EpisodeEnds(0.5, truncated=True))), {"x": Field()}),
+            (Mixture((EpisodeEnds(0.5), EpisodeEnds(0.5, truncated=True))), {"truncated": FIELDS["truncated"]}),
+        ],
+    )
+    def test_a_buffer_is_refused(self, sampler, fields):
+        with pytest.raises(FieldError, match="must know where episodes end"):
+            ReplayBuffer(9, fields, sampler=sampler)
+
+    def test_by_steps_to_end_is_refused(self, tmp_path):
+        writer = TapeWriter()
+        writer.append([1, 1])
+        writer.append_ends([2], [True])
+        writer.write(tmp_path / "tape")
+        with pytest.raises(FieldError, match="must know where episodes end"):
+            ReplayBuffer(9, {"x": Field()}, sampler=ByStepsToEnd(str(tmp_path / "tape")))
+        ReplayBuffer(9, {"x": Field()}, sampler=ByStepsToEnd(str(tmp_path / "tape")), episodes="manual")
+
+    def test_manual_episodes_are_truncated_ones(self):
+        buffer = ReplayBuffer(9, {"x": Field()}, sampler=EpisodeEnds(1.0, truncated=True), episodes="manual")
+        buffer.extend(x=range(4))
+        buffer.end_episode()
+        assert buffer.probabilities(range(4)).tolist() == [0.0, 0.0, 0.0, 1.0]
+        with pytest.raises(FieldError, match="truncated=True"):
+            ReplayBuffer(9, {"x": Field()}, sampler=EpisodeEnds(1.0), episodes="manual")
 
 
 def test_an_episode_that_is_cut_was_truncated():

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, StorageError
-from replaylab.replay import Field, MemoryMap, Oracle, ReplayBuffer, Reservoir, SharedMemory
+from replaylab.replay import (
+    ByStepsToEnd,
+    Field,
+    LaBER,
+    MemoryMap,
+    Oracle,
+    ReplayBuffer,
+    Reservoir,
+    SharedMemory,
+    Tape,
+)
 from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, small_headroom
 
 pytestmark = NEEDS_LINUX
@@ -97,6 +107,9 @@ class TestRefusals:
             ({"fields": FIELDS, "next_obs": "derived"}, "derived"),
             ({"retention": Reservoir()}, "Reservoir"),
             ({"sampler": Oracle(lambda ids: np.ones(len(ids)))}, "written in Python"),
+            ({"sampler": LaBER(lambda pool: pool.x)}, "written in Python"),
+            ({"sampler": Tape("a.tape")}, "written in Python"),
+            ({"sampler": ByStepsToEnd("a.tape"), "episodes": "manual"}, "written in Python"),
         ],
     )
     def test_what_it_cannot_be_put_together_with(self, storage, options, words):

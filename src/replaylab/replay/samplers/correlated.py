@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab.arguments import FRACTION, flag, option
+from replaylab.episode_ends import ENDS
 from replaylab.replay.samplers.sampler import COUNT, Sampler
 
 
@@ -71,6 +72,11 @@ class EpisodeEnds(Sampler):
     needs_order: ClassVar[bool] = True
     needs_episodes: ClassVar[bool] = True
     core_kind: ClassVar[str] = "episode_ends"
+
+    @property
+    def end_fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        """``terminated``, and ``truncated`` if truncated episodes count."""
+        return ENDS if self.truncated else ENDS[:1]
 
     def core_options(self) -> dict[str, float]:
         """Return the options of its kind in the compiled core."""

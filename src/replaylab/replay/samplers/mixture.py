@@ -41,6 +41,7 @@ class Mixture(Sampler):
     keeps_priorities = _of_parts("keeps_priorities", any)
     distribution_needs_progress = _of_parts("distribution_needs_progress", any)
     needs_order = _of_parts("needs_order", any)
+    needs_episodes = _of_parts("needs_episodes", any)
     draws_sequences = _of_parts("draws_sequences", all)
 
     def __post_init__(self) -> None:
@@ -66,6 +67,11 @@ class Mixture(Sampler):
                 f"the parts of {self} want different feedback ({names}), but all get the same; leave one kind out"
             )
         return kinds.pop() if kinds else "td_error"
+
+    @property
+    def end_fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of the part that accepts the fewest."""
+        return min((part.end_fields for part in self.parts if part.end_fields), key=len, default=())
 
     @property
     def schedules(self) -> tuple[float | Schedule, ...]:

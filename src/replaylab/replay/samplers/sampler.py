@@ -31,6 +31,8 @@ class Sampler:
         distribution_needs_progress: Whether it depends on the scheduled number.
         needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
         needs_episodes: Whether it goes by episodes, which ``terminated`` and ``truncated`` then end.
+        end_fields: Fields that end the episodes it draws by. The buffer must have at least one of them; with
+            ``episodes="manual"`` it need not have ``truncated``, since `end_episode` truncates.
         no_closed_form: Why `probabilities` cannot state the sampling probability of one row; "" where it can.
         in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
         draws_sequences: Whether `Sequence` can be made of what it draws.
@@ -45,6 +47,7 @@ class Sampler:
     distribution_needs_progress: ClassVar[bool] = False
     needs_order: ClassVar[bool] = False
     needs_episodes: ClassVar[bool] = False
+    end_fields: ClassVar[tuple[str, ...]] = ()
     no_closed_form: ClassVar[str] = ""
     in_core: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = True

@@ -154,7 +154,10 @@ def checked_storage(
             any(field.compressed for field in fields.values()),
             "compressed values are outside the rows; store them uncompressed",
         ),
-        (sampler.record_nbytes > 0, "a sampler written in Python sees only what its own process adds"),
+        (
+            not sampler.in_core,
+            "a sampler written in Python sees only what its own process adds; use one of the core, such as Prioritized",
+        ),
     ):
         if conflicts:
             raise ConfigError(f"a {type(storage).__name__} takes steps from many processes, but {reason}")

@@ -90,15 +90,23 @@ def transform_config(transforms: ListOf[Transform], fields: Fields, derived: boo
     return config
 
 
-def check_ends(fields: Fields, asks: str, required: bool) -> None:
+def check_ends(fields: Fields, asks: str, ends: ListOf[str], manual: bool) -> None:
     """Raise `FieldError` unless declared fields terminated and truncated are one number a step.
 
-    With `required` at least one of them must be declared.
+    Args:
+        fields: The fields by path.
+        asks: What needs episodes, as the message names it.
+        ends: The fields that end its episodes, of which at least one must be declared; empty: none must.
+        manual: Whether `end_episode` ends episodes, too, which are then truncated.
     """
-    if required and not any(path.split(".")[0] in OUTCOME[1:] for path in fields):
+    declared = {path.split(".")[0] for path in fields}
+    if ends and declared.isdisjoint(ends) and not (manual and "truncated" in ends):
+        missing, remedy = "no `terminated`; declare it", "count truncated episodes, too: EpisodeEnds(truncated=True)"
+        if "truncated" in ends:
+            missing = "neither `terminated` nor `truncated`; declare them"
+            remedy = 'pass episodes="manual" to the buffer and call end_episode() where one ends'
         raise FieldError(
-            f"{asks} must know where episodes end, but the buffer has neither `terminated` nor `truncated`; declare "
-            'them as Field((), bool), or pass episodes="manual" to the buffer and call end_episode() where one ends'
+            f"{asks} must know where episodes end, but the buffer has {missing} as Field((), bool), or {remedy}"
         )
     for path, field in fields.items():
         name = path.split(".")[0]

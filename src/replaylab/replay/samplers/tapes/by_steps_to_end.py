@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
+from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError
 from replaylab.replay.data.seeding import Seed
 from replaylab.replay.samplers.engine import Bools, DrawEngine, Floats, Layout, RecordingEngine
@@ -46,6 +47,7 @@ class ByStepsToEnd(Tape):
         "it changes with every draw of the tape; batch.probability is that of the rows as they were drawn"
     )
     needs_episodes: ClassVar[bool] = True
+    end_fields: ClassVar[tuple[str, ...]] = ENDS
 
     def engine(self, core: _core.Replay, layout: Layout, seed: Seed) -> DrawEngine:
         """Return what draws for a buffer."""

@@ -154,12 +154,15 @@ class TapeEngine(PythonEngine[Tape]):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return how far the tape is, and where each replica's draws come from."""
-        return {f"custom{r}.tape": np.array([self._played, origin]) for r, origin in enumerate(self._origins)}
+        shift = self._sampler.shift
+        return {f"custom{r}.tape": np.array([self._played, origin, shift]) for r, origin in enumerate(self._origins)}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
         """Take over what `arrays` and `generators` returned."""
         tapes = np.stack([arrays[f"custom{r}.tape"] for r in range(len(self._origins))])
-        self._played, self._origins = int(tapes[0, 0]), tapes[:, 1] % self._tape.replicas
+        saved_shift = tapes[:, 2] if tapes.shape[1] > 2 else self._sampler.shift  # older snapshots lack it
+        self._played = int(tapes[0, 0])
+        self._origins = (tapes[:, 1] - saved_shift + self._sampler.shift) % self._tape.replicas
         super().restore(arrays, generators)
 
 
