@@ -17,6 +17,9 @@ from replaylab.replay.data.memory import core_fields
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.data.undelivered import BatchQueue
 from replaylab.replay.samplers.engine import DrawEngine
+from replaylab.replay.samplers.mixture import Mixture
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.unfed import UnfedDraws
 from replaylab.replay.storage import core_storage
 
 
@@ -53,7 +56,9 @@ class BufferParts:
             StorageError: The storage cannot be created, or holds rows of another declaration.
         """
         layout, core = BufferLayout(config), make_core(config, seed)
-        return cls(config, layout, core, config.sampler.engine(core, layout, seed))
+        engine = config.sampler.engine(core, layout, seed)
+        engine.unfed = _unfed_draws(config.sampler)
+        return cls(config, layout, core, engine)
 
     @property
     def size(self) -> Any:
@@ -88,6 +93,15 @@ class Buffer(Protocol):
 
     def reseed(self, seed: Seed) -> None:
         """Continue with another random stream; see `ReplayBuffer.reseed`."""
+
+
+def _unfed_draws(sampler: Sampler) -> UnfedDraws | None:
+    """Return the count of draws without feedback; None if the draws do not depend on feedback."""
+    parts = sampler.parts if isinstance(sampler, Mixture) else (sampler,)
+    if not any(part.wants_feedback and getattr(part, "alpha", 1.0) != 0.0 for part in parts):
+        return None
+    priorities = sampler.core_config().priorities if sampler.keeps_priorities else None
+    return UnfedDraws(type(sampler).__name__, priorities)
 
 
 def make_core(config: BufferConfig, seed: Seed) -> _core.Replay:

@@ -233,6 +233,7 @@ class CommonMembers:
         parts = self._parts
         sampler = parts.config.sampler
         name, values = feedback_of(ids, td_error, priority, sampler, sampler.takes_priorities)
+        parts.engine.unfed = None
         try:
             return parts.engine.update(ids, values, td_error is not None)
         except TypeError:

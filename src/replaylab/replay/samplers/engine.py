@@ -15,13 +15,14 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.arguments import LARGEST_AXIS
 from replaylab.episode_ends import ENDS
-from replaylab.errors import ConfigError, EmptyBufferError, FieldError
+from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay.data.arrays import as_array, positive
-from replaylab.replay.data.batch import Batch, copy_batch
+from replaylab.replay.data.batch import Batch, checked_out, copy_batch
 from replaylab.replay.data.forks import DrawLock
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.schedules import Schedules
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_generators, sampling_streams
+from replaylab.replay.samplers.unfed import UnfedDraws
 from replaylab.trees import flatten
 
 Bools = npt.NDArray[np.bool_]
@@ -52,10 +53,15 @@ class Layout(Protocol):
 
 
 class DrawEngine:
-    """Draws batches, returns probabilities and takes feedback; this base class delegates to the compiled core."""
+    """Draws batches, returns probabilities and takes feedback; this base class delegates to the compiled core.
+
+    Attributes:
+        unfed: Counts the batches of a sampler that depends on feedback until the first comes; None: none are counted.
+    """
 
     def __init__(self, core: _core.Replay, layout: Layout) -> None:
         self._core, self._layout = core, layout
+        self.unfed: UnfedDraws | None = None
 
     @property
     def in_python(self) -> "PythonEngine[Any] | None":
@@ -75,6 +81,8 @@ class DrawEngine:
     def sample(self, batch_size: int, progress: npt.ArrayLike | None, out: Batch | None) -> Batch:
         """Draw a batch; see `ReplayBuffer.sample`."""
         layout = self._layout
+        if self.unfed is not None:
+            self.unfed = self.unfed.counted(self._core)
         if not (type(batch_size) is int and 0 < batch_size <= layout.usual_batch):
             batch_size = self._checked_size(batch_size)
         scheduled = layout.schedules.at(progress)
@@ -84,10 +92,7 @@ class DrawEngine:
                 return Batch(columns)
             layout.relabel(columns)
             return layout.batch(columns)
-        if not isinstance(out, Batch):
-            raise FieldError(
-                f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
-            )
+        out = checked_out(out)
         if layout.reshapes:  # the columns of the core have another shape than those of the batch
             copy_batch(self.sample(batch_size, progress, None), out)
             return out
@@ -186,6 +191,8 @@ class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
         """Draw a batch."""
         self.lock.check_intact()
         self._core.check_streams()
+        if self.unfed is not None:
+            self.unfed = self.unfed.counted(self._core)
         if out is not None:
             raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
         self._layout.schedules.at(progress)  # checks `progress`
