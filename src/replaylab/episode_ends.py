@@ -41,7 +41,7 @@ def truncated_by_time_limit(info: Mapping[str, Any]) -> bool:
         ConfigError: It is neither True nor False, alone or in an array or list of length 1.
     """
     value = info.get("TimeLimit.truncated", False)
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, (bool, np.bool_)):
         return bool(value)
     return checked('info["TimeLimit.truncated"]', value, _one_truth)
 

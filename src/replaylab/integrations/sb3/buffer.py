@@ -194,14 +194,13 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
             ShapeError, DtypeError: A value does not fit the spaces.
         """
         leading = (self.n_envs,)
-        obs, next_obs = (
-            self._layout.stored(name, values, leading) for name, values in (("obs", obs), ("next_obs", next_obs))
-        )
-        ended = shaped("done", done, leading).astype(np.bool_)
-        cut_off = np.zeros(leading, np.bool_)
-        if self.handle_timeout_termination:
-            cut_off[:] = [truncated_by_time_limit(info) for info in infos]
-        terminated, truncated = terminated_and_truncated(ended, cut_off)
+        obs, next_obs = self._layout.stored("obs", obs, leading), self._layout.stored("next_obs", next_obs, leading)
+        ended = shaped("done", done, leading).astype(np.bool_, copy=False)
+        terminated, truncated = ended, np.zeros(leading, np.bool_)
+        cut_off = [truncated_by_time_limit(info) for info in infos] if self.handle_timeout_termination else []
+        if True in cut_off:
+            truncated[:] = cut_off
+            terminated, truncated = terminated_and_truncated(ended, truncated)
         if self._by_episodes:
             self._end_abandoned_episodes(obs)
         self.replay.add(
