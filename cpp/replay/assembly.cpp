@@ -257,13 +257,15 @@ void Assembly::show_state(const Source& source, const Shown& field, std::int64_t
     copy(source, field.column, some_, places_, target);
 }
 
-// Goals are drawn for all rows first, while the lines of the goals' rows are fetched, and copied afterwards.
-// Each goal is copied into every step that its row shows, so that a sequence or an n-step return pursues one
-// goal throughout. The rewards under the new goals are Python's to compute.
+// Goal steps are drawn for all rows first, while the lines of their rows are fetched, and copied from
+// afterwards. Each goal is copied into every step that its row shows, so that a sequence or an n-step return
+// pursues one goal throughout. The rewards under the new goals are Python's to compute.
 void Assembly::relabel(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
                        char* const* targets, bool* relabelled) {
-    const Shown& achieved = shown_[static_cast<std::size_t>(config_.achieved)];
-    const Column& goals = rows_.columns()[static_cast<std::size_t>(achieved.column)];
+    const Shown& first = shown_[static_cast<std::size_t>(config_.achieved.front())];
+    const auto row_of = [&](const Shown& field, std::int64_t slot) {
+        return field.of_next ? source.next_rows->row(slot) : slot;
+    };
     some_.clear();
     places_.clear();  // which are relabelled: the caller's array may change meanwhile
     for (std::int64_t k = 0; k < n; ++k) {
@@ -272,21 +274,27 @@ void Assembly::relabel(const Source& source, const std::int64_t* slots, std::int
         if (!picked) continue;
         const std::int64_t slot = goal(source, slots[k]);
         places_.push_back(k);
-        some_.push_back(achieved.of_next ? source.next_rows->row(slot) : slot);
-        prefetch(rows_.row(source.replica, some_.back()) + goals.offset);
+        some_.push_back(slot);
+        prefetch(rows_.row(source.replica, row_of(first, slot)) +
+                 rows_.columns()[static_cast<std::size_t>(first.column)].offset);
     }
     for (std::size_t p = 0; p < places_.size(); ++p) {
-        const std::int64_t k = places_[p], row = some_[p];
-        const char* value =
-            rows_.value(source.replica, row, static_cast<std::size_t>(achieved.column), scratch_);
-        for (const std::int64_t field : config_.desired) {
+        const std::int64_t k = places_[p];
+        const char* value = nullptr;
+        for (std::size_t goal = 0; goal < config_.desired.size(); ++goal) {
+            const Shown& achieved = shown_[static_cast<std::size_t>(config_.achieved[goal])];
+            const std::size_t column = static_cast<std::size_t>(achieved.column);
+            if (goal == 0 || config_.achieved[goal] != config_.achieved[goal - 1])
+                value = rows_.value(source.replica, row_of(achieved, some_[p]), column, scratch_);
+            const std::int64_t bytes = rows_.columns()[column].bytes;
+            const std::int64_t field = config_.desired[goal];
             const bool last = shown_[static_cast<std::size_t>(field)].of_last && config_.n_step > 0;
             const std::vector<Position>& positions = last ? ends_ : positions_;
             const std::int64_t each = static_cast<std::int64_t>(positions.size()) / n;
             for (std::int64_t i = k * each; i < (k + 1) * each; ++i)
                 if (positions[static_cast<std::size_t>(i)].stored)
-                    std::memcpy(targets[field] + (from * each + i) * goals.bytes, value,
-                                static_cast<std::size_t>(goals.bytes));
+                    std::memcpy(targets[field] + (from * each + i) * bytes, value,
+                                static_cast<std::size_t>(bytes));
         }
     }
 }

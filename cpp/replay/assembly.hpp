@@ -31,9 +31,9 @@ struct TransformConfig {
     std::vector<std::int64_t> states;  // fields of which only the first step's value is returned
 
     Strategy strategy = Strategy::none;
-    double share = 0.0;                 // of rows that are relabelled
-    std::int64_t achieved = -1;         // field next_obs.achieved_goal
-    std::vector<std::int64_t> desired;  // fields obs.desired_goal, next_obs.desired_goal
+    double share = 0.0;  // of rows that are relabelled
+    // Field desired[i] of a relabelled row gets the value of field achieved[i] of the goal step.
+    std::vector<std::int64_t> achieved, desired;
 
     bool derived = false;                // next_obs is not stored
     std::vector<std::int64_t> partners;  // by field: that of obs.x for next_obs.x; −1

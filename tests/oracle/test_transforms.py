@@ -99,6 +99,17 @@ class TestHindsight:
         assert row["terminated",]
         assert not row["truncated",]
 
+    def test_other_fields_of_a_goal_are_replaced_with_it(self):
+        replay = story(9, ["", "", "t"])
+        for i, step in enumerate(replay.steps):
+            step["true_achieved",], step["true_desired",] = np.float32(1000 + i), np.float32(-1000)
+            step["obs", "desired_x"], step["next_obs", "achieved_x"] = np.float32(-2000), np.float32(2000 + i)
+        oracle = TransformOracle(replay, [hindsight()])
+        row = oracle.row(0, oracle.goal(2))
+        assert row["true_desired",] == 1002
+        assert row["obs", "desired_x"] == 2002
+        assert oracle.row(0)["true_desired",] == -1000
+
     def test_an_old_termination_becomes_a_truncation(self):
         oracle = TransformOracle(story(9, ["", "", "t"]), [hindsight("episode")])
         row = oracle.row(2, oracle.goal(0))

@@ -28,6 +28,7 @@ class TransformOracle:
         self.replay = replay
         self.n_step, self.stack = named.get("NStep"), named.get("FrameStack")
         self.hindsight, self.sequence = named.get("Hindsight"), named.get("Sequence")
+        self.goals_known_at = None
 
     # Episodes
 
@@ -56,16 +57,33 @@ class TransformOracle:
         """The goal that was achieved by this step."""
         return self.replay.steps[goal_step]["next_obs", self.hindsight.achieved]
 
+    def partner(self, path):
+        """The field that another field of the goal is replaced by; None for all other fields."""
+        if "desired" not in str(path) or path[-1] == self.hindsight.desired:
+            return None
+        first, *rest = (str(name).replace("desired", "achieved") for name in path)
+        return ("next_obs" if first == "obs" else first, *rest)
+
+    def step_of_goal(self, goal):
+        """Id of the stored step that achieved a goal; goals are assumed to differ."""
+        if len(self.replay.steps) != self.goals_known_at:
+            self.goals_known_at = len(self.replay.steps)
+            self.step_by_goal = {self.goal(j).tobytes(): j for j in self.replay.stored}
+        return self.step_by_goal[goal.tobytes()]
+
     def seen(self, i, goal):
         """Step i, as it would have been under this goal."""
         step = self.replay.steps[i]
         if goal is None:
             return step
-        info = {".".join(map(str, path)): leaf[None] for path, leaf in step.items()}
-        asked = step["next_obs", self.hindsight.achieved][None], goal[None], info
         new = dict(step)
         new["obs", self.hindsight.desired] = goal
         new["next_obs", self.hindsight.desired] = goal
+        if pairs := {path: self.partner(path) for path in step if self.partner(path) in step}:
+            achieving = self.replay.steps[self.step_of_goal(goal)]
+            new |= {path: achieving[partner] for path, partner in pairs.items()}
+        info = {".".join(map(str, path)): leaf[None] for path, leaf in new.items()}
+        asked = step["next_obs", self.hindsight.achieved][None], goal[None], info
         new["reward",] = self.hindsight.compute_reward(*asked)[0].astype(step["reward",].dtype)
         new["terminated",] = self.hindsight.compute_terminated(*asked)[0]
         if ("truncated",) in step:

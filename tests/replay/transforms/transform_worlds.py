@@ -48,7 +48,12 @@ IMAGES = {"camera": Field((2, 2), np.uint8), "joints": (Field((2,), np.float64),
 WITHOUT_ENDS = {name: field for name, field in STEP.items() if name not in ("terminated", "truncated")}
 
 FIELDS = {
-    "goal": {"obs": GOAL, "next_obs": GOAL, **STEP},
+    "goal": {
+        "obs": GOAL,
+        "next_obs": GOAL,
+        **STEP,
+        "true": {"achieved": Field((), np.int32), "desired": Field((), np.int32)},
+    },
     "goal, never truncated": {"obs": GOAL, "next_obs": GOAL, **WITHOUT_ENDS, "terminated": Field((), np.bool_)},
     "flat": {"obs": Field((2,), np.uint8), "next_obs": Field((2,), np.uint8), **STEP},
     "images": {"obs": IMAGES, **STEP, "next_obs": IMAGES},
@@ -202,6 +207,7 @@ class Script:
         step = {(name,): value for name, value in values.items() if name in self.fields}
         step |= {("memory", "hidden"): np.array([n % 16, 1, 2], np.float32), ("next_mask",): np.array([n % 999, 3])}
         step |= {("late", "tag"): n, ("late", "camera"): self.rng.integers(0, 2, 2)}
+        step |= {("true", key): -n if key == "desired" else n for key in self.fields.get("true", ())}
         step |= {("obs", *path): leaf for path, leaf in obs.items()}
         return step | {("next_obs", *path): leaf for path, leaf in next_obs.items()}
 

@@ -32,6 +32,11 @@ class Hindsight(Transform):
     * "final": the newest stored step of its episode;
     * "episode": picked uniformly from the stored steps of its episode.
 
+    Other fields that belong to the goal are replaced with it if their names say so: a field whose name contains
+    "desired" gets, from the goal step, the value of the field of that name with "achieved" in its place, if both are
+    declared alike (in ``obs`` and ``next_obs``: that of ``next_obs``). So ``true_desired`` gets ``true_achieved``,
+    and ``obs.desired_speed`` gets ``next_obs.achieved_speed``. All other fields keep their stored values.
+
     Their ``reward`` and ``terminated`` are what the given functions say of the new goal; a step that ended its episode
     by terminating but does not terminate under the new goal counts as truncated. A batch also holds ``relabelled``
     bool ``[R] B``. Episodes need not be finished, nor wholly stored.
@@ -69,7 +74,6 @@ class Hindsight(Transform):
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Set the options of the core."""
         need_outcome(self, fields, [name for name in OUTCOME if name != "truncated" or name in fields])
-        paths = list(fields)
         goals = [f"{obs}.{key}" for obs in ("obs", "next_obs") for key in (self.desired, self.achieved)]
         for path in goals:
             if path not in fields or fields[path] != fields.get(goals[0]):
@@ -77,9 +81,16 @@ class Hindsight(Transform):
                     f"Hindsight needs the fields {', '.join(f'`{goal}`' for goal in goals)}, all declared alike, but "
                     f"`{path}` is {fields.get(path, 'missing')}"
                 )
+        pairs = {goals[0]: goals[3], goals[2]: goals[3]}
+        for path in (path for path in fields if "desired" in path and path not in pairs):
+            achieved = path.replace("desired", "achieved")
+            achieved = f"next_{achieved}" if achieved.startswith("obs.") else achieved
+            if fields[path] == fields.get(achieved):
+                pairs[path] = achieved
         config.strategy, config.share = self.strategies.index(self.strategy), self.ratio / (self.ratio + 1.0)
-        config.achieved = paths.index(goals[3])
-        config.desired = [paths.index(goals[0]), paths.index(goals[2])]
+        paths = list(fields)
+        config.desired = [paths.index(path) for path in pairs]
+        config.achieved = [paths.index(path) for path in pairs.values()]
 
     def recompute(self, columns: Columns, info_paths: ListOf[str], n_step: NStep | None) -> None:
         """Set the outcome of the relabelled rows in a batch's flat columns, in place.

@@ -80,7 +80,7 @@ def transform_config(transforms: ListOf[Transform], fields: Fields, derived: boo
             )
     outcome = [i for i, path in enumerate(paths) if path in OUTCOME]
     for i in config.stacked:
-        if i in (*outcome, *config.states, *config.desired, config.achieved):
+        if i in (*outcome, *config.states, *config.desired, *config.achieved):
             raise FieldError(
                 f"FrameStack cannot stack `{paths[i]}`, which is an outcome, a goal or a recurrent state; name the "
                 'fields or paths that hold frames, as in FrameStack(fields=("obs.camera",))'
