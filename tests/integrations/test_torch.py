@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.integrations.torch import ReplayDataset
@@ -130,3 +130,29 @@ def test_a_missing_library_names_the_install_command(library, inside, extra, mon
         f"replaylab.integrations.{library} needs {library}, which is not installed. "
         f'Run: pip install "replaylab[{extra}]"'
     )
+
+
+class Drawn(IterableDataset):
+    """A user's dataset that draws from a buffer of the main process."""
+
+    def __init__(self, reseeds):
+        self.buffer, self.reseeds = ReplayBuffer(999, {"x": Field()}, seed=0), reseeds
+        self.buffer.extend(x=np.arange(999.0))
+
+    def __iter__(self):
+        if self.reseeds:
+            self.buffer.reseed(get_worker_info().seed)
+        for _ in range(3):
+            yield torch.as_tensor(self.buffer.sample(8).x)
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+class TestYourOwnDataset:
+    def test_workers_draw_different_batches_after_reseed(self, method):
+        batches = loaded(Drawn(True), num_workers=2, multiprocessing_context=method)
+        assert len({tuple(values.tolist()) for values in batches}) == 6
+
+    def test_a_worker_that_did_not_reseed_raises(self, method):
+        with pytest.raises(ConfigError, match=r"buffer\.reseed\(seed\)"):
+            loaded(Drawn(False), num_workers=1, multiprocessing_context=method)

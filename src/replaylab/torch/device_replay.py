@@ -211,6 +211,15 @@ class DeviceReplay(nn.Module):
         self.parts.set_scheduled(self._schedules.at(progress)[0])
 
     @torch.no_grad()
+    def reseed(self, seed: Seed) -> None:
+        """Continue with another random stream: the one that a new replay of this seed has.
+
+        A forked process, which has a copy of a replay on the CPU, must call it before its first draw, with another seed
+        in each process.
+        """
+        self.parts.stream.set_seed(sampling_streams(seed, None)[0][0])
+
+    @torch.no_grad()
     def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch; the arguments are those of `ReplayBuffer.sample`.
 
@@ -221,8 +230,14 @@ class DeviceReplay(nn.Module):
         Raises:
             EmptyBufferError: Nothing was stored.
             ConfigError: `batch_size` or `progress` is out of its range, or `progress` is passed inside a compiled
-                function (use `set_progress`).
+                function (use `set_progress`); or the process was forked, and `reseed` was not called.
         """
+        if self.parts.stream.copied:
+            raise ConfigError(
+                "a DeviceReplay that was copied into another process by a fork must be given another random stream "
+                "before it draws, or both processes would draw the same batches; call replay.reseed(seed) in this "
+                "process, with a different seed in each process"
+            )
         if not self._any_stored:
             raise EmptyBufferError("`sample` needs at least one stored step, but the replay is empty; call `add` first")
         if is_compiling():
@@ -332,14 +347,16 @@ class DeviceReplay(nn.Module):
         """Return the replay of a snapshot, of a `DeviceReplay` or a `ReplayBuffer`.
 
         A `DeviceReplay` continues exactly, on any device, and its environments continue where they were. From a
-        `ReplayBuffer`, priorities are rounded to the device's integers, and a random stream of `seed` begins.
+        `ReplayBuffer`, priorities are rounded to the device's integers, and another random stream begins.
 
         Args:
             path: The folder.
             device: Where to put it.
             kernels: As for the constructor.
             final_obs_share: As for the constructor; None: as it was saved, and of a `ReplayBuffer` the default.
-            seed: Of the random stream, if the snapshot is one of a `ReplayBuffer`.
+            seed: Seed of another random stream, as for `reseed`: processes that load one snapshot draw different
+                batches if each passes another seed. None: a `DeviceReplay` continues exactly, and the stream after a
+                snapshot of a `ReplayBuffer` begins from fresh entropy.
 
         Raises:
             SnapshotError: The snapshot is damaged, its ids have gaps, or it uses options that only `ReplayBuffer` has.
@@ -353,6 +370,8 @@ class DeviceReplay(nn.Module):
         with torch.no_grad():
             read(replay.parts)
         replay._any_stored = replay.size > 0
+        if seed is not None:
+            replay.reseed(seed)
         return replay
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

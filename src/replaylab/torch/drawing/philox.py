@@ -7,6 +7,7 @@ int64, whose products wrap modulo 2^64, as those of unsigned numbers do.
 import torch
 from torch import Tensor, nn
 
+from replaylab.replay.data.forks import watch
 from replaylab.torch.operators import operator
 
 ROUNDS = 10
@@ -23,6 +24,9 @@ class RandomStream(nn.Module):
         seed: Of 64 bits.
         device: Where the numbers are made.
         triton: Whether kernels of Triton run.
+
+    Attributes:
+        copied: Whether it is a copy, in a forked process, of a stream that the parent draws from.
     """
 
     keys: Tensor
@@ -38,6 +42,11 @@ class RandomStream(nn.Module):
         self.register_buffer("factors", factors, persistent=False)
         self.register_buffer("draws", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         self.set_seed(seed)
+        watch(self)
+
+    def in_child(self) -> None:
+        """Note that this is a forked process."""
+        self.copied = True
 
     def set_seed(self, seed: int) -> None:
         """Start another stream."""
@@ -46,7 +55,7 @@ class RandomStream(nn.Module):
         rows = [[(words[i] + r * steps[i]) & LOW for i in (0, 1)] for r in range(ROUNDS)]
         keys = [row[::-1] if r % 2 else row for r, row in enumerate(rows)]
         self.keys.copy_(torch.tensor(keys)[..., None])
-        self.seed = seed
+        self.seed, self.copied = seed, False
         self.draws.zero_()
 
     def targets(self, total: Tensor, rows: int, *, stratified: bool = False) -> Tensor:
