@@ -299,11 +299,14 @@ def function(of: str) -> Rule[Callable[..., Any]]:
 
 
 def instance(kind: type[T] | tuple[type[T], ...], rule: str) -> Rule[T]:
-    """An instance of a class, or of one of several."""
+    """An instance of a class, or of one of several; a class is refused where a protocol would accept its attributes."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
 
     def take(value: Any) -> T:
         if not isinstance(value, kind):
             raise InvalidArgument(rule)
+        if isinstance(value, type) and type not in kinds:
+            raise InvalidArgument(rule, fix=f"create one: {value.__name__}(...)")
         return value
 
     return take
@@ -379,7 +382,8 @@ class ArrayOf:
         if self.holds is not None and not (valid := self.holds(array)).all():
             first = int(np.argmin(valid))
             position = ", ".join(map(str, np.unravel_index(first, self.shape)))
-            raise InvalidArgument(self.words, self.error, f"{array.flat[first]} at index {position}")
+            where = f" at index {position}" if position else ""
+            raise InvalidArgument(self.words, self.error, f"{array.flat[first]}{where}")
         return array
 
 

@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from replaylab import ReplayBuffer
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
 from replaylab.learners import DQN, QLearning, SingleAgent
 
 
@@ -65,3 +65,57 @@ def test_what_is_no_environment_or_no_seed():
         SingleAgent(QLearning(), "Taxi-v4")
     with pytest.raises(ConfigError, match="`seed`"):
         SingleAgent(QLearning(), gym.make("CliffWalking-v1"), seed=-1)
+
+
+@pytest.mark.parametrize("learner", [QLearning, DQN, "QLearning"])
+def test_a_class_is_not_a_learner(learner):
+    with pytest.raises(ConfigError, match="`learner` must be a learner such as QLearning"):
+        SingleAgent(learner, gym.make("CliffWalking-v1"))
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [(99, ConfigError), (48, ConfigError), (-1, ConfigError), (1.5, DtypeError), ("x", DtypeError), ([1], ShapeError)],
+)
+def test_act_refuses_what_is_no_state(state, error):
+    agent = SingleAgent(QLearning(), gym.make("CliffWalking-v1"))
+    with pytest.raises(error, match="`s` must be a whole number from 0 to 47"):
+        agent.act(state)
+    assert agent.act(np.int64(47)) in range(4)
+    assert agent.act(np.array(0)) in range(4)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        *(({name: value}, ConfigError) for name, value in (("s", 48), ("s", -1), ("a", 4), ("a", -1), ("s2", 48))),
+        *(({name: "x"}, DtypeError) for name in ("s", "a", "r", "s2", "terminated", "weight")),
+        *(({name: [1, 2]}, ShapeError) for name in ("s", "a", "s2", "terminated", "weight")),
+        *(({"r": [0.0, 1.0]}, ShapeError), ({"r": [[1.0]]}, ShapeError), ({"s": 1.5}, DtypeError)),
+    ],
+    ids=str,
+)
+def test_learn_refuses_what_is_no_step(changed, error):
+    agent = SingleAgent(QLearning(), gym.make("CliffWalking-v1"))
+    with pytest.raises(error):
+        agent.learn(**{"s": 0, "a": 1, "r": 1.0, "s2": 2, "terminated": False, **changed})
+    assert (agent.agents.q == 0).all()
+
+
+def test_states_are_counted_from_the_start_of_their_space():
+    class Shifted(gym.Env):
+        observation_space, action_space = spaces.Discrete(3, start=5), spaces.Discrete(2, start=-1)
+
+    agent = SingleAgent(QLearning(alpha=1.0), Shifted())
+    agent.learn(7, -1, 2.0, 5, True)
+    assert agent.act(7, explore=False) == -1
+    for state in (4, 8):
+        with pytest.raises(ConfigError, match="from 5 to 7"):
+            agent.act(state)
+
+
+@pytest.mark.parametrize("state", [{"observation": np.ones(2)}, np.ones(2), {"observation": 1, "goal": 2}])
+def test_parts_of_a_state_must_be_those_of_the_space(state):
+    agent = SingleAgent(DQN(), Pairs())
+    with pytest.raises(FieldError, match="`s` must have the parts desired_goal, observation"):
+        agent.act(state)

@@ -83,14 +83,14 @@ class _Ramp(Schedule):
             ConfigError: The way is in environment steps, and they were not told.
         """
         if self.steps is None:
-            return min(progress / self.until, 1.0)
+            return min(max(progress / self.until, 0.0), 1.0)
         steps = getattr(progress, "steps", None)
         if steps is None and progress > 0.0:
             raise ConfigError(
                 f"{self!r} goes by environment steps, but only progress={progress} was passed; pass "
                 "Progress(share, steps=...), or write the schedule with `until` in place of `steps`"
             )
-        return min((steps or 0) / self.steps, 1.0)
+        return min(max((steps or 0) / self.steps, 0.0), 1.0)
 
 
 @dataclass(frozen=True)

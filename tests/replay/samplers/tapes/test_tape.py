@@ -84,6 +84,15 @@ class TestWhatIsDrawn:
         loaded = ReplayBuffer.load(tmp_path / "kept")
         np.testing.assert_array_equal(run(loaded, 50, begin=50), wanted)
 
+    @pytest.mark.parametrize("shift", [0, 2])
+    def test_a_load_with_another_shift_draws_by_it(self, recorded, tmp_path, shift):
+        path, ids = recorded
+        one = buffer(Tape(path, 1), replicas=3)
+        run(one, 50)
+        one.save(tmp_path / "kept")
+        loaded = ReplayBuffer.load(tmp_path / "kept", sampler=Tape(path, shift))
+        np.testing.assert_array_equal(run(loaded, 50, begin=50), np.roll(ids, -shift, axis=1)[50:])
+
 
 class TestTheFile:
     def test_pieces(self, tmp_path):
@@ -134,6 +143,38 @@ class TestTheFile:
             with pytest.raises(ShapeError, match=f"as many draws of as many rows, but got .*{got}"):
                 one.join(other)
 
+    @pytest.mark.parametrize("other", ["x", None, TapeWriter])
+    def test_only_writers_are_joined(self, other):
+        with pytest.raises(ConfigError, match="`other` must be a TapeWriter"):
+            TapeWriter().join(other)
+
+    @pytest.mark.parametrize("broken", ["lack", "shape", "dtype", "order", "ends", "list", "none"])
+    def test_an_incomplete_state_changes_nothing(self, broken):
+        writer, full = TapeWriter(), TapeWriter()
+        writer.append([[1, 2], [3, 4]])
+        for _ in range(PIECE + 1):
+            full.append([[5, 6], [7, 8]])
+        full.append_ends([3, -1], [True, False])
+        state, before = full.state(), writer.content()
+        match broken:
+            case "lack":
+                del state["behind0"]
+            case "shape":
+                state["newest1"] = state["newest1"][:1]
+            case "dtype":
+                state["behind1"] = state["behind1"].astype(np.float64)
+            case "order":
+                state = {f"{name[:-1]}{1 - int(name[-1])}": array for name, array in state.items() if name != "ends"}
+            case "ends":
+                state["ends"] = state["ends"][0]
+            case "list":
+                state = list(state)
+            case "none":
+                state = None
+        with pytest.raises(SnapshotError, match="`state` must be what TapeWriter"):
+            writer.restore(state)
+        assert writer.content() == before
+
     def test_nothing_on_it(self, tmp_path):
         with pytest.raises(ConfigError, match="a tape must hold at least one draw"):
             TapeWriter().write(tmp_path / "tape")
@@ -146,6 +187,7 @@ class TestTheFile:
             ([-1, 2], ConfigError, "whole numbers from 0 on"),
             ([0.5, 2], ConfigError, "whole numbers from 0 on"),
             (3, ShapeError, "shape"),
+            ([[1], [1, 2]], ShapeError, "must be an array"),
         ],
     )
     def test_other_draws(self, ids, error, words):

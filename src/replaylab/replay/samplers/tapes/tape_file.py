@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import checked, place, takes, truths, whole, wholes
+from replaylab.arguments import checked, instance, place, takes, truths, whole, wholes
 from replaylab.errors import ConfigError, ShapeError, SnapshotError, StorageError
 from replaylab.files.atomic import write_bytes
 from replaylab.files.bundle import Schema, reading
+from replaylab.replay.data.arrays import as_array
 
 SCHEMA = Schema("tape", "replaylab-tape", 2, dict.fromkeys(("draws", "replicas", "rows", "piece"), whole()))
 
@@ -70,7 +71,7 @@ class TapeWriter:
             ShapeError: It is of another shape.
             ConfigError: An id is negative or none.
         """
-        drawn = np.asarray(ids)
+        drawn = as_array("`ids`", ids)
         if drawn.dtype.kind not in "iu" or (drawn < 0).any() or (drawn > _LARGEST).any():
             raise ConfigError(f"`ids` of a tape must be whole numbers from 0 on, such as batch.id, but got {ids!r:.80}")
         drawn = drawn.astype(np.int64).reshape(-1, drawn.shape[-1]) if drawn.ndim else drawn
@@ -113,8 +114,10 @@ class TapeWriter:
             other: As many draws of as many rows.
 
         Raises:
+            ConfigError: It is not a TapeWriter.
             ShapeError: It has others.
         """
+        other = checked("other", other, instance(TapeWriter, "a TapeWriter"))
         rows = [writer._shape and writer._shape[1] for writer in (self, other)]
         if (len(self), rows[0]) != (len(other), rows[1]):
             raise ShapeError(
@@ -152,11 +155,16 @@ class TapeWriter:
         return self._arrays()
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Continue from what `state` returned."""
-        count = sum(name.startswith("newest") for name in state)
-        pieces = [(state[f"newest{k}"], state[f"behind{k}"]) for k in range(count)]
-        self._open = []
-        self._ends = [ends[ends >= 0].tolist() for ends in state["ends"]] if "ends" in state else None
+        """Continue from what `state` returned.
+
+        Raises:
+            SnapshotError: Something else returned it, or a part is missing; nothing is changed.
+        """
+        try:
+            pieces, ends = _checked_state(state)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise SnapshotError(f"`state` must be what TapeWriter.state returned, but it is not: {error!r}") from None
+        self._open, self._ends = [], ends
         if pieces and pieces[-1][0].shape[1] < PIECE:
             newest, behind = pieces.pop()
             self._open = list(np.moveaxis(_unpacked(newest, behind), 1, 0))
@@ -237,6 +245,31 @@ class TapeReader:
                 raise SnapshotError(f"the tape {self._path} is damaged: its piece {piece} has other arrays")
             self._piece, self._ids = piece, _unpacked(newest, behind)
         return self._ids[:, place]
+
+
+def _checked_state(
+    state: Mapping[str, npt.NDArray[Any]],
+) -> tuple[list[tuple[Ids, npt.NDArray[Any]]], list[list[int]] | None]:
+    """Return the pieces of a writer's state, and the ends of episodes if they were recorded.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: An array is missing, or has another shape or dtype.
+    """
+    count = sum(name.startswith("newest") for name in state)
+    pieces = [(state[f"newest{k}"], state[f"behind{k}"]) for k in range(count)]
+    replicas, rows = (pieces[0][1].shape[0], pieces[0][1].shape[2]) if pieces else (0, 0)
+    for k, (newest, behind) in enumerate(pieces):
+        draws = newest.shape[1]
+        if newest.dtype != np.int64 or behind.dtype not in _WIDTHS:
+            raise ValueError(f"newest{k} and behind{k} are of {newest.dtype} and {behind.dtype}")
+        if (newest.shape, behind.shape) != ((replicas, draws), (replicas, draws, rows)) or not 0 < draws <= PIECE:
+            raise ValueError(f"newest{k} and behind{k} have shapes {newest.shape} and {behind.shape}")
+        if draws < PIECE and k < count - 1:
+            raise ValueError(f"newest{k} holds {draws} draws, and others follow")
+    ends = state.get("ends")
+    if ends is not None and (ends.dtype != np.int64 or ends.ndim != 2 or (pieces and len(ends) != replicas)):
+        raise ValueError(f"ends are of {ends.dtype} and shape {ends.shape}")
+    return pieces, None if ends is None else [row[row >= 0].tolist() for row in ends]
 
 
 def _packed(draws: list[Ids]) -> tuple[Ids, npt.NDArray[Any]]:
