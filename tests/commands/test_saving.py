@@ -1,6 +1,11 @@
 """Where ``replaylab train`` saves: nothing is replaced by mistake, and runs continue being saved as often."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from replaylab.commands import main as cli
 from replaylab.learners import Checkpoints, QLearning, TrainingConfig, train
@@ -49,3 +54,53 @@ def test_a_run_goes_on_being_saved_as_often(tmp_path, monkeypatch):
     (tmp_path / "run" / "saving.json").unlink()
     assert cli.main(["train", "--resume", folder]) == 0
     assert saved == [40, 40, 30, 30, 10]
+
+
+MODULE = """
+import gymnasium as gym
+from tests.commands.failing import Fails
+from tests.study.own_parts import Fresh, HalfAlpha
+if "Moved-v0" not in gym.registry:
+    gym.register("Moved-v0", Fails, max_episode_steps=5, kwargs={})
+"""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["--strategy", "moved_parts:Fresh"],
+        ["--learner", "moved_parts:HalfAlpha"],
+        ["--env", "moved_parts:Moved-v0"],
+    ],
+)
+def test_resuming_elsewhere_names_a_missing_or_changed_module(parts, tmp_path):
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    for folder in (here, elsewhere):
+        folder.mkdir()
+    (here / "moved_parts.py").write_text(MODULE)
+    code = "from replaylab.commands.main import main; raise SystemExit(main())"
+
+    def train_in(folder, *arguments):
+        made = subprocess.run(
+            [sys.executable, "-c", code, "train", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+            capture_output=True,
+            text=True,
+        )
+        return made.returncode, made.stderr
+
+    options = {"--env": "FrozenLake-v1", "--learner": "q_learning", "--learner-options": "batch_size=4"}
+    options |= {"--steps": "40", "--seeds": "1", "--eval-episodes": "1", "--save": str(tmp_path / "run")}
+    assert train_in(here, *parts, *(word for pair in options.items() for word in pair if pair[0] != parts[0])) == (
+        0,
+        "",
+    )
+    resume = ["--resume", str(tmp_path / "run")]
+    assert train_in(here, *resume) == (0, "")
+    status, reported = train_in(elsewhere, *resume)
+    assert (status, f"no module 'moved_parts' was found in {elsewhere}" in reported) == (2, True), reported
+    (elsewhere / "moved_parts.py").write_text(MODULE + "#")
+    status, reported = train_in(elsewhere, *resume)
+    wanted = f"the module moved_parts ({elsewhere / 'moved_parts.py'}) has changed since this run was defined"
+    assert (status, wanted in reported) == (2, True), reported

@@ -102,7 +102,9 @@ def test_the_code_of_an_environment_of_ones_own_identifies_runs(tmp_path, monkey
     again = study(tmp_path / "results", **changes)
     assert again.present == []
     assert len(again.chunks) == 2
-    with pytest.raises(SpecError, match="module short_envs has changed since the study was read"):
+    with pytest.raises(
+        SpecError, match=r"the module short_envs \(.*short_envs.py\) has changed since this run was defined"
+    ):
         first.chunks[0].configuration()
     named = {"env_options": {"mine": {"id": "short_envs:Short-v0"}}, "environments": ["mine"]}
     assert set(study(tmp_path / "b", **changes | named).spec.environment_code) == {"mine"}

@@ -14,12 +14,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from replaylab.errors import SpecError
 from replaylab.files.canonical_json import canonical, digest
 from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build, json_data
-from replaylab.study.spec.custom_components import code_of_file
+from replaylab.study.spec.custom_components import check_file
 from replaylab.study.spec.named_environments import made_of, module_of
 from replaylab.study.spec.run_settings import RunSettings
 from replaylab.study.spec.study_file import Spec
@@ -89,11 +88,8 @@ class Chunk(RunSettings):
         """
         budget: dict[str, Any] = {f"total_{self.unit}": self.steps}
         env_id, env_options = self.made_of
-        module = module_of(env_id)
-        if self.environment_code and code_of_file(module) != self.environment_code:
-            raise SpecError(
-                f"The module {module} has changed since the study was read. Read the study file again and run that."
-            )
+        if self.environment_code:
+            check_file(module_of(env_id), self.environment_code)
         return TrainingConfig(
             env_id,
             build(self.learner_part, LEARNERS),

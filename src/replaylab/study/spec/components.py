@@ -160,8 +160,7 @@ def build(part: Part, catalogue: Catalogue) -> Any:
     if not custom.is_custom(part.type):
         return _build(part.type, part.options, catalogue, part.type, "study")
     if change := custom.changed(part.type, part.options):
-        module = part.type.partition(":")[0]
-        raise SpecError(f"The module {module} {change}. Where it is there, read the study file again and run that.")
+        raise SpecError(change)
     options = {key: value for key, value in part.options.items() if key != custom.CODE}
     return _build(part.type, options, catalogue, part.type, "study")
 

@@ -52,11 +52,7 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
         module = _imported(module_name)
     except (Exception, SystemExit) as error:
         if _is_absent(module_name, error):
-            raise SpecError(
-                f"{rule}: no module {module_name!r} was found in {Path.cwd()} or among the installed packages. "
-                f"Run the command "
-                f"where {module_name.replace('.', '/')}.py is, or install it."
-            ) from error
+            raise SpecError(f"{rule}: {_missing(module_name)}") from error
         raise SpecError(f"{rule}: {module_name} cannot be imported: {last_words(error)}") from error
     if module_name == "__main__":
         raise SpecError(f"{rule}: workers cannot import __main__. Write the class into its own file.")
@@ -112,6 +108,14 @@ def _is_absent(module: str, error: BaseException) -> bool:
     return absent is not None and f"{module}.".startswith(f"{absent}.")
 
 
+def _missing(module: str) -> str:
+    """Return that a module was not found, where it was looked for, and the fix."""
+    return (
+        f"no module {module!r} was found in {Path.cwd()} or among the installed packages. Run the command where "
+        f"{module.replace('.', '/')}.py is, or install it."
+    )
+
+
 def last_words(error: BaseException) -> str:
     """Return the error of a user's code in one line, with its file and line number."""
     if isinstance(error, SyntaxError):
@@ -158,14 +162,36 @@ def code_of_file(module: str) -> str:
 
 
 def changed(kind: str, options: Mapping[str, Any]) -> str:
-    """Return in words how the code differs from that of the resolved options; "" where it does not."""
+    """Return the error message if the code of resolved options is missing or differs now; "" otherwise."""
     module = kind.partition(":")[0]
     if CODE not in options:
         return ""
     try:
         _imported(module)
-    except ModuleNotFoundError as error:
-        return f"cannot be imported: {error}"
     except (Exception, SystemExit) as error:
-        return f"cannot be imported: {last_words(error)}"
-    return "" if code_of(kind) == options[CODE] else "has changed since the study was read"
+        return _missing(module) if _is_absent(module, error) else f"{module} cannot be imported: {last_words(error)}"
+    return "" if code_of(kind) == options[CODE] else _other_code(module)
+
+
+def check_file(module: str, code: str) -> None:
+    """Raise if a module's file is missing, or is not the one that a run was defined with.
+
+    Args:
+        module: Its name; it is not imported.
+        code: `code_of_file` when the run was defined.
+
+    Raises:
+        SpecError: It is missing, or differs.
+    """
+    code_now = code_of_file(module)
+    if code_now != code:
+        raise SpecError(_other_code(module) if code_now else _missing(module))
+
+
+def _other_code(module: str) -> str:
+    """Return that a module's file differs from the one that a run was defined with, and the fix."""
+    module_spec = importlib.util.find_spec(module)
+    return (
+        f"the module {module} ({module_spec and module_spec.origin}) has changed since this run was defined. Restore "
+        f"it, or define the run again: `replaylab study run` with the study file, `replaylab train` without --resume."
+    )
