@@ -1,4 +1,4 @@
-"""An environment with numbered states that breaks at its first step: its workers need no PyTorch."""
+"""Environments with numbered states that break after 100 steps, or at once: their workers need no PyTorch."""
 
 import gymnasium as gym
 
@@ -10,9 +10,19 @@ class Fails(gym.Env):
         super().reset(seed=seed)
         return 0, {}
 
+    steps = 0
+
     def step(self, action):
-        raise RuntimeError("it broke")
+        self.steps += 1
+        if self.steps > 100:
+            raise RuntimeError("it broke")
+        return 1, 1.0, self.steps % 10 == 0, False, {}
 
 
-if "FailsNumbered-v0" not in gym.registry:
-    gym.register("FailsNumbered-v0", Fails)
+class FailsAtOnce(Fails):
+    steps = 100
+
+
+for name, kind in {"FailsNumbered-v0": Fails, "FailsAtOnce-v0": FailsAtOnce}.items():
+    if name not in gym.registry:
+        gym.register(name, kind)

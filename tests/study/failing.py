@@ -1,4 +1,4 @@
-"""Environments that are there, and break at their first step: always, or with some seeds."""
+"""Environments that break: at their first step, later than a check before training notices, or with some seeds."""
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +13,18 @@ class Fails(gym.Env):
 
     def step(self, action):
         raise RuntimeError("it broke")
+
+
+class FailsLater(Fails):
+    """Breaks after as many steps as no check takes."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 100:
+            super().step(action)
+        return np.zeros(1, np.float32), 1.0, self.steps % 10 == 0, False, {}
 
 
 class Picky(gym.Env):
@@ -30,6 +42,6 @@ class Picky(gym.Env):
         return np.full(1, self.luck, np.float32), 1.0, self.np_random.random() < 0.1, False, {}
 
 
-for name, kind in {"Fails-v0": Fails, "Picky-v0": Picky}.items():
+for name, kind in {"Fails-v0": Fails, "FailsLater-v0": FailsLater, "Picky-v0": Picky}.items():
     if name not in gym.registry:
         gym.register(name, kind)

@@ -27,6 +27,12 @@ class NoDataclass(Fresh):
 
 
 @dataclass(frozen=True)
+class Typo(Fresh):
+    def distribution(self, view, batch_size):
+        return (1.0 + view.replay_counts) ** -power  # noqa: F821
+
+
+@dataclass(frozen=True)
 class HalfAlpha(QLearning):
     alpha: float = 0.5
 

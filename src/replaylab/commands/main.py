@@ -63,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(_parsed(words))
         finally:  # what waits in the buffer may have no reader, also after `--help`, which exits
             sys.stdout.flush()
+    except KeyboardInterrupt:  # before the command began
+        print("replaylab: interrupted.", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # nobody reads any more: what is not yet flushed is discarded
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _NOBODY_READS
@@ -105,12 +108,13 @@ def _run(command: Callable[[], int]) -> int:
     except (ReplayError, OSError, MemoryError) as error:
         print(f"replaylab: {_sentence(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         continues = isinstance(command, StudyRun) or (isinstance(command, ClaimsCommand) and command.all)
-        goes_on = "; the same command continues, from what was finished and the last checkpoints" if continues else ""
+        goes_on = "the same command continues, from what was finished and the last checkpoints" if continues else ""
         if isinstance(command, TrainCommand) and (command.resume or command.save):
-            goes_on = f"; replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
-        print(f"replaylab: {'terminated' if sigterm.received else 'interrupted'}{goes_on}.", file=sys.stderr)
+            goes_on = f"replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
+        how = "terminated" if sigterm.received else "interrupted"
+        print(f"replaylab: {'; '.join(filter(None, [how, str(interrupt) or goes_on]))}.", file=sys.stderr)
         return 143 if sigterm.received else 130
 
 

@@ -1,14 +1,19 @@
-"""The part of a run that this call trains, without what a checkpoint already had."""
+"""The part of a run that this call trains, without what a checkpoint already had, and its progress bar."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from replaylab.learners import Hook
+from replaylab.study.execution.interrupts import delayed_interrupts
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from replaylab.learners import TrainingRun
     from replaylab.learners.api.clock import Clock
 
@@ -41,3 +46,15 @@ class Session(Hook):
     @property
     def _left(self) -> int:
         return 0 if self._clock is None else int(np.maximum(self._clock.total - self._clock.now, 0).sum())
+
+
+@contextmanager
+def shown(bar: Progress) -> Iterator[None]:
+    """Show a progress bar; it is closed, and the cursor restored, however early Ctrl-C comes."""
+    try:
+        with delayed_interrupts():
+            bar.start()
+        yield
+    finally:
+        with delayed_interrupts():
+            bar.stop()

@@ -38,6 +38,7 @@ class StudyReport:
         from replaylab.study import Study
 
         study = Study.from_folder(self.folder)
+        print("writing the report", flush=True)
         tell(study, study.report(self.out, figure_files=self.figure_files))
         return 0
 

@@ -100,6 +100,7 @@ class StudyRun:
             summary = study.run(executor=executor, reporter=console_reporter, checkpoint_every=self.checkpoint_every)
             self._summarise(study, summary)
             if self.report and study.present:
+                console_reporter.note("writing the report")
                 page = study.report()
                 tell(study, page)
                 if isinstance(console_reporter, LivePage):

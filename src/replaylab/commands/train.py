@@ -89,7 +89,7 @@ def _train_with_progress(
     chunk: Chunk, console: Console, hooks: Sequence[Hook], resume: Path | None, trainer: Trainer
 ) -> tuple[dict[str, Any], int]:
     """Train with a progress bar, print each evaluation, and return the rows, and how much was trained now."""
-    from replaylab.commands.session import Session  # with the learners, which are heavy
+    from replaylab.commands.session import Session, shown  # with the learners, which are heavy
 
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -102,7 +102,7 @@ def _train_with_progress(
     )
     began, session = time.perf_counter(), Session()
     evaluated: dict[int, NDArray[np.float64]] = {}
-    with bar:
+    with shown(bar):
         task = bar.add_task(chunk.label, total=chunk.steps, speed=0.0)
 
         def on_step(step: int) -> None:

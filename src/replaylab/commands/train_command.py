@@ -154,8 +154,8 @@ class TrainCommand:
             check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
         check_no_run("train", self.save)
         check_replaceable("train", "out", self.out, b"PAR1", "Parquet")
-        check_chunk(chunk)
         try:
+            check_chunk(chunk)
             train_and_report(
                 chunk,
                 Console(),

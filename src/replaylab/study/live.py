@@ -123,6 +123,10 @@ class LivePage:
 
     # The methods of a reporter.
 
+    def note(self, line: str) -> None:
+        """Something else than training begins."""
+        self._reporter.note(line)
+
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Work starts."""
         self._reporter.begin(todo, done, workers)

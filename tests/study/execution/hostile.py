@@ -54,6 +54,18 @@ class Crashes(Calm):
         os._exit(7)
 
 
+class CrashesLater(Calm):
+    """Ends its process after as many steps as no check takes."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 100:
+            os._exit(7)
+        return super().step(action)
+
+
 class LeavesAChild(Calm):
     """Ends its process, whose forked child lives on, with all that it had open."""
 

@@ -172,7 +172,7 @@ def test_an_executor_elsewhere_is_given_no_folder(tmp_path):
 
 
 def test_what_raises_keeps_no_checkpoint(tmp_path):
-    made = study(tmp_path, environments=["tests.study.failing:Fails-v0"], seeds=1, chunk_size=1)
+    made = study(tmp_path, environments=["tests.study.failing:FailsLater-v0"], seeds=1, chunk_size=1)
     assert not made.run(executor=InProcess(), checkpoint_every=0.0).complete
     assert not (tmp_path / "checkpoints").exists()
 

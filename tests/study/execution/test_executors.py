@@ -56,7 +56,7 @@ class TestLocalProcesses(ExecutorConformance):
 
     def test_what_its_worker_left_undone_is_a_failure(self, executor, tmp_path):
         one = {"strategies": {"uniform": {"type": "uniform"}}, "seeds": 2, "chunk_size": 1}
-        made = study(tmp_path, environments=[f"{HOSTILE}:Crashes-v0"], **one)
+        made = study(tmp_path, environments=[f"{HOSTILE}:CrashesLater-v0"], **one)
         reported = "The worker process ended with exit code 7 before it finished this chunk."
         assert [f.traceback for f in made.run(executor=executor).failures] == [reported] * 2
 
@@ -115,10 +115,11 @@ class TestInProcess(ExecutorConformance):
             finish(executor, [TrainTask(watched)])
 
     def test_a_study_raises_no_error_of_its_own(self, executor, tmp_path):
-        made = study(tmp_path, environments=["tests.study.failing:Fails-v0"], seeds=1)
+        made = study(tmp_path, environments=["tests.study.failing:FailsLater-v0"], seeds=1)
         failures = made.run(executor=executor).failures
         assert [f.traceback.splitlines()[-1] for f in failures] == ["RuntimeError: it broke"] * 2
-        assert made.estimate(executor=executor, seconds=0.1).failing
+        broken = study(tmp_path, environments=["tests.study.failing:Fails-v0"], seeds=1)
+        assert broken.estimate(executor=executor, seconds=0.1).failing
 
 
 @pytest.mark.parametrize("wrong", ["local", 3, LocalProcesses, object()])
@@ -156,4 +157,4 @@ def test_wrong_names_and_numbers_are_sentences(tmp_path, capsys):
 @pytest.mark.no_sanitizer
 def test_ctrl_c_ends_a_run_in_this_process(tmp_path):
     slow = command(tmp_path, "--executor", "in-process", env=f"{HOSTILE}:Slow-v0")
-    interrupt(slow, lambda run: (tmp_path / "out" / "machine.json").is_file())
+    interrupt(slow, lambda run: (tmp_path / "out" / ".lock").is_file())

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from replaylab.study.execution.executor import CheckTask, Finished, Lost, Progress, Raised, TimeTask, TrainTask
-from replaylab.study.execution.local.messages import read_message, write_message
+from replaylab.study.execution.executor import CheckTask, Finished, Lost, Progress, Raised, Stopped, TimeTask, TrainTask
+from replaylab.study.execution.local.messages import Stop, read_message, write_message
 from replaylab.study.results.provenance import this_machine
 from tests.study.execution.executor_conformance import chunks
 
@@ -19,6 +19,8 @@ MESSAGES = [
     Finished(b"rows\n", 1.5, HERE, b"\n tape"),
     CheckTask(ONE),
     TimeTask(ONE, 0.5),
+    Stop(),
+    Stopped(),
     Progress(7),
     Finished(b"", 1.5, HERE),
     Finished(bytes(range(256)) * 1000 + b"\n", 1.5, HERE),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from replaylab.envs.vector import env_state
 from replaylab.errors import ConfigError, SpecError
 from replaylab.study import InProcess, LocalProcesses, Study
+from replaylab.study.execution.worker.preflight import check_chunk
 from replaylab.study.results.store import read_metadata
 from tests.study.execution.executor_conformance import Kept
 from tests.study.tiny import rows, run_here, study, table
@@ -71,10 +73,9 @@ def interrupt(arguments, begun):
         _, err = run.communicate(timeout=60)
     finally:
         run.kill()
-    assert (run.returncode, err) == (
-        130,
-        "replaylab: interrupted; the same command continues, from what was finished and the last checkpoints.\n",
-    )
+    assert run.returncode == 130
+    assert err.startswith("replaylab: interrupted; ")
+    assert err.count("\n") == 1
     return found
 
 
@@ -115,7 +116,7 @@ def test_workers_die_with_the_parent(tmp_path):
     wait_for(lambda: not any(Path(f"/proc/{v}").exists() for v in victims))
 
 
-FAILING = "tests.study.failing:Fails-v0"
+FAILING = "tests.study.failing:FailsLater-v0"
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +144,50 @@ def test_what_cannot_be_run_is_reported_before_anything_is_trained(changes, mess
     with pytest.raises(SpecError, match=message):
         study(tmp_path, **changes).run(executor=one_worker)
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_custom_code_that_raises_is_refused_for_every_cell(one_worker, tmp_path):
+    typo = {"type": "tests.study.own_parts:Typo"}
+    made = study(
+        tmp_path / "out",
+        environments=["FrozenLake-v1", "tests.commands.failing:FailsAtOnce-v0"],
+        learners={
+            "q": {"type": "q_learning", "batch_size": 4},
+            "big": {"type": "q_learning", "batch_size": 4, "capacity": 10**13},
+        },
+        strategies={"uniform": {"type": "uniform"}, "typo": {**typo, "learners": ["q"]}},
+    )
+    with pytest.raises(SpecError) as caught:
+        made.run(executor=one_worker)
+    first, second, third, *tracebacks = str(caught.value).splitlines()
+    assert first.startswith("FrozenLake-v1 · q · typo · 2 seeds from 0 cannot be run: NameError: name 'power' is not")
+    assert "own_parts.py, line " in first
+    assert second.startswith("FrozenLake-v1 · big · uniform · 2 seeds from 0")
+    assert "but this machine has " in second
+    assert "FailsAtOnce-v0 · q · uniform · 2 seeds from 0, and 1 more like it, cannot be run: RuntimeError: it" in third
+    assert tracebacks.count("Traceback (most recent call last):") == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("seeds", "raises"), [((3, 5), False), ((3, 7), True), ((3,), True)])
+def test_an_error_of_one_seed_alone_is_no_refusal(seeds, raises, tmp_path, monkeypatch):
+    def trained(configuration, *, replicas, seed):
+        if seed in (3, 7):
+            raise RuntimeError("bad luck")
+
+    monkeypatch.setattr("replaylab.learners.training.preflight.check_trainable", trained)
+    (chunk, *_) = study(tmp_path, seeds=list(seeds)).chunks
+    with pytest.raises(RuntimeError) if raises else nullcontext():
+        check_chunk(chunk)
+
+
+@pytest.mark.parametrize("folders", [(), ("results",), ("results", "results/out")])
+def test_a_refused_study_leaves_only_folders_of_before(folders, tmp_path):
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+    with pytest.raises(SpecError, match="DQN needs Discrete actions"):
+        study(tmp_path / "results" / "out", environments=["Pendulum-v1"], seeds=1).run(executor=InProcess())
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")} == set(folders)
 
 
 @pytest.mark.parametrize("seeds", [3, 5])

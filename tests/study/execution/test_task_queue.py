@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from replaylab.errors import StorageError
+from replaylab.errors import SpecError, StorageError
 from replaylab.study import InProcess
 from replaylab.study.execution.executor import (
     CheckTask,
@@ -215,18 +214,24 @@ def test_a_split_chunk_is_reported_once_and_its_seeds_in_order(tmp_path):
     assert (tmp_path / "failures" / f"{failure.chunk.id}.txt").read_text() == failure.traceback
 
 
-def test_a_refusal_is_that_of_the_first_that_cannot_be_run(tmp_path):
-    made = study(tmp_path, **TABLES)
-    (_, second) = {p.strategy: p for p in made.chunks}.values()
+def test_a_refusal_names_each_reason_once(tmp_path):
+    strategies = {name: {"type": "uniform"} for name in ("uniform", "same", "lost", "fine")}
+    made = study(tmp_path, **TABLES | {"strategies": strategies})
 
     def answer(task: Task) -> list[Event]:
-        label = task.chunk.strategy
-        return [Raised("Traceback", HERE, "SpecError", f"{label} cannot be run")]
+        chunk = task.chunk
+        refused = Raised("Traceback", HERE, "SpecError", f"{chunk.label} cannot be run: no luck.")
+        by_strategy = {"lost": Lost("The worker process ended"), "fine": done(task)}
+        return [by_strategy.get(chunk.strategy, refused)]
 
-    with pytest.raises(Exception, match=r"^uniform cannot be run$"):
+    with pytest.raises(SpecError) as caught:
         made.run(executor=Scripted(answer))
-    assert second.strategy == "prioritized"
-    assert not list(Path(tmp_path, "runs").iterdir())
+    first, _, third, _ = (chunk.label for chunk in made.chunks[:4])
+    assert str(caught.value).splitlines() == [
+        f"{first}, and 1 more like it, cannot be run: no luck.",
+        f"{third} cannot be run: The worker process ended while this was checked.",
+    ]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_record_of_machines_has_its_checksum(tmp_path):

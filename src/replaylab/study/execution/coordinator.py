@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from replaylab.errors import StorageError
-from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, TrainTask
+from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, Stopped, TrainTask
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import TapeOrder
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan.chunks import Chunk
+
+SECONDS_TO_SAVE = 60.0
+"""Time for workers to write checkpoints after Ctrl-C."""
 
 
 def run_chunks(
@@ -29,7 +32,8 @@ def run_chunks(
     """Run chunks, and return seconds by chunk id, and the failures.
 
     A chunk whose worker ended, and the seeds that raise, are failures; the others continue. Where rows cannot be
-    written, no further chunk is begun, since its rows could not be either. The executor is not closed.
+    written, no further chunk is begun, since its rows could not be either. At Ctrl-C workers write checkpoints, if the
+    executor can ask them to. The executor is not closed.
 
     Args:
         todo: what to run, first come first served.
@@ -44,7 +48,11 @@ def run_chunks(
     """
     recorded = {p.tape_of.id for p in todo if p.tape_of is not None and writer.tape_of(p).is_file()}
     run = _Run(executor, writer, reporter, checkpoint_every, TapeOrder(todo, recorded))
-    run.train(todo)
+    try:
+        run.train(todo)
+    except KeyboardInterrupt:
+        run.stop()
+        raise
     return run.seconds, run.failures
 
 
@@ -68,6 +76,7 @@ class _Run:
     ) -> None:
         self.seconds: dict[str, float] = {}
         self.failures: list[Failure] = []
+        self._executor = executor
         self._queue = TaskQueue(executor)
         self._writer = writer
         self._reporter = reporter
@@ -76,6 +85,7 @@ class _Run:
         self._tapes = tapes
         self._splits: list[_SeedsAlone] = []
         self._unwritable: StorageError | None = None
+        self._interrupted = False
 
     def train(self, todo: Sequence[Chunk]) -> None:
         for chunk in todo:
@@ -86,6 +96,22 @@ class _Run:
             for split in [split for split in self._splits if split.waiting]:  # seeds that were dropped with the queue
                 self._settle(split)
             raise self._unwritable
+
+    def stop(self) -> None:
+        """Have the chunks in training write checkpoints and end; rows that arrive meanwhile are written."""
+        self._interrupted = True
+        self._queue.clear()
+        stop = getattr(self._executor, "stop", None)
+        if stop is None:
+            return
+        self._reporter.note("Writing checkpoints; press Ctrl-C again to end at once, without them.")
+        stop(SECONDS_TO_SAVE)
+        self._queue.run()
+
+    @property
+    def _ending(self) -> bool:
+        """Whether no further chunk is begun."""
+        return self._interrupted or self._unwritable is not None
 
     def _put(self, chunk: Chunk, *, first: bool = False) -> None:
         try:
@@ -110,14 +136,16 @@ class _Run:
         if isinstance(event, Raised):
             self._writer.drop_checkpoints(chunk)
         match event:
+            case Stopped() | Lost() if self._interrupted:
+                return
             case Progress(step):
                 self._reporter.progress(chunk, step)
             case Finished():
                 self._finished(chunk, event)
             # Who learns from a tape needs the other seeds.
-            case Raised() if len(chunk.seeds) > 1 and self._unwritable is None and chunk.tape_of is None:
+            case Raised() if len(chunk.seeds) > 1 and not self._ending and chunk.tape_of is None:
                 self._split(chunk)
-            case Raised() | Lost():
+            case Stopped() | Raised() | Lost():
                 self._failed(chunk, _why(event))
         if not isinstance(event, Progress):
             self._release(chunk)
@@ -125,7 +153,7 @@ class _Run:
     def _release(self, source: Chunk) -> None:
         """Train the chunks that waited for a chunk's draws; without these they fail."""
         waited = self._tapes.released(source)
-        if self._unwritable is not None:  # their rows could not be written either
+        if self._ending:
             return
         for chunk in waited:
             if self._writer.tape_of(chunk).is_file():
@@ -150,9 +178,11 @@ class _Run:
         match event:
             case Progress():
                 return
+            case Stopped() | Lost() if self._interrupted:
+                return
             case Finished():
                 self._finished(alone, event)
-            case Raised() | Lost():
+            case Stopped() | Raised() | Lost():
                 split.tracebacks[seed] = _why(event)
         split.waiting.remove(seed)
         if not split.waiting:
@@ -196,8 +226,13 @@ class _Run:
         self._reporter.failed(failure)
 
 
-def _why(event: Raised | Lost) -> str:
-    return event.traceback if isinstance(event, Raised) else f"{event.reason} before it finished this chunk."
+def _why(event: Stopped | Raised | Lost) -> str:
+    match event:
+        case Raised():
+            return event.traceback
+        case Lost():
+            return f"{event.reason} before it finished this chunk."
+    return "The executor stopped it before it finished this chunk. Run the study again."
 
 
 def _of_seeds(tracebacks: dict[int, str]) -> str:

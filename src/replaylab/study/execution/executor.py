@@ -79,6 +79,11 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """The task wrote a checkpoint and ended early, because the executor's `stop` asked for it."""
+
+
+@dataclass(frozen=True)
 class Raised:
     """The task raised, and would raise again; its worker lives."""
 
@@ -106,7 +111,7 @@ class Lost:
     """Machine of the worker, if known."""
 
 
-Event = Progress | Finished | Raised | Lost
+Event = Progress | Finished | Stopped | Raised | Lost
 Handler = Callable[[int, Event], None]
 """Takes a task's ticket and what happened to it."""
 
@@ -123,6 +128,9 @@ class Executor(Protocol):
     An executor whose workers see the study's disk may report it by an attribute ``shares_disk = True``: then tasks
     name a folder there (`TrainTask.checkpoints`), so that a chunk that was killed continues from its last
     checkpoint, and the files of tapes.
+
+    An executor may have a method ``stop(seconds)``, which is called at Ctrl-C: tasks that write checkpoints write one
+    and end as `Stopped`, the others end as `Lost`; after so many seconds those that remain are killed.
 
     `tests/study/execution/executor_conformance.py` tests an executor for all of this. While a study runs, only answers
     that would lose a task raise `ConfigError`.

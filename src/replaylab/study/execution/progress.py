@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.plan.chunks import Chunk, runs_of
 from replaylab.study.results.durations import duration
@@ -106,6 +107,10 @@ class PlainReporter:
         self._tally = Tally()
         self._last_line = 0.0
 
+    def note(self, line: str) -> None:
+        """Print the line."""
+        self._say(line)
+
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Print how much there is to do."""
         self._tally.begin(todo, done)
@@ -162,11 +167,16 @@ class LiveReporter:
             expand=True,
         )
 
+    def note(self, line: str) -> None:
+        """Print the line, above the bars if there are any."""
+        self._console.print(line, markup=False, highlight=False)
+
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Open the display."""
         self._tally.begin(todo, done)
         self._console.print(_opening(todo, done, workers), markup=False, highlight=False)
-        self._progress.start()
+        with delayed_interrupts():  # Rich hides the cursor, and restores it only if it has started completely
+            self._progress.start()
         self._all_runs = self._progress.add_task("all runs", total=self._tally.todo_steps, whole=True)
 
     def progress(self, chunk: Chunk, step: int) -> None:
@@ -201,7 +211,8 @@ class LiveReporter:
 
     def end(self) -> None:
         """Close the display and leave one line."""
-        self._progress.stop()
+        with delayed_interrupts():
+            self._progress.stop()
 
     def _drop(self, chunk: Chunk) -> None:
         if chunk.id in self._bars:

@@ -26,6 +26,9 @@ class Failure:
 class Reporter(Protocol):
     """Receives a run's progress; `replaylab.study.execution.progress` has one for terminals and one for plain lines."""
 
+    def note(self, line: str) -> None:
+        """Something else than training begins, or goes on: a check, writing checkpoints."""
+
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Work starts: ``done`` chunks were there already."""
 

@@ -49,6 +49,10 @@ class ResultWriter:
         """Return the folder of a chunk's checkpoints."""
         return (self._folder.path / "checkpoints" / chunk.id).absolute()
 
+    def has_checkpoint(self, chunk: Chunk) -> bool:
+        """Return whether a chunk continues from a checkpoint: one is there, and its rows are not."""
+        return not self._folder.file_of(chunk).is_file() and (self.checkpoints_of(chunk) / "run.json").is_file()
+
     def drop_checkpoints(self, chunk: Chunk) -> None:
         """Remove a chunk's checkpoints: its rows are written, or it would raise again."""
         folder = self.checkpoints_of(chunk)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from replaylab.errors import ConfigError
-from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, Task
+from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, Stopped, Task
+from replaylab.study.execution.interrupts import delayed_interrupts
 
 MOST_RETRIES = 3
 """Retries of a task whose worker was lost for a reason outside of the task."""
@@ -78,11 +79,15 @@ class TaskQueue:
         entry = self._in_flight.get(ticket)
         if entry is None:  # it was given up, and is at work elsewhere: events of the old worker do not count
             return
-        if not isinstance(event, Progress | Finished | Raised | Lost):
-            raise self._wrong("`wait`", "hand over a Progress, Finished, Raised or Lost", event)
+        if not isinstance(event, Progress | Finished | Stopped | Raised | Lost):
+            raise self._wrong("`wait`", "hand over a Progress, Finished, Stopped, Raised or Lost", event)
         if isinstance(event, Progress):
             entry.handle(event)
             return
+        with delayed_interrupts():  # so that no result is dropped
+            self._ended(ticket, entry, event)
+
+    def _ended(self, ticket: int, entry: _Entry, event: Finished | Stopped | Raised | Lost) -> None:
         del self._in_flight[ticket]
         if isinstance(event, Lost) and event.retriable and entry.losses < MOST_RETRIES:
             self._waiting.appendleft(_Entry(entry.task, entry.handle, entry.losses + 1))

@@ -101,6 +101,8 @@ class StudyFolder:
     def owned(self) -> Iterator[None]:
         """Hold the folder's lock; the system takes it back from an owner that dies.
 
+        Folders that are made here are removed at the end if no study is recorded.
+
         Raises:
             ConfigError: another run is at work in the folder.
             SpecError: it holds published rows, which are only read.
@@ -110,9 +112,11 @@ class StudyFolder:
         from filelock import FileLock, Timeout  # with asyncio, which a worker would wait for
 
         lock = FileLock(self.path / ".lock", timeout=_SECONDS_TO_DIE)
+        parts = [self.path / name for name in ("runs", "timing", "failures")]
+        made = [folder for folder in (*parts, self.path, *self.path.parents) if not folder.exists()]
         with writing(self.path):
-            for name in ("runs", "timing", "failures"):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
+            for part in parts:
+                part.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire()
             except Timeout:
@@ -124,6 +128,8 @@ class StudyFolder:
             leftovers.sweep(self.path)
             yield
         finally:
+            if made and not self.has_records:
+                leftovers.remove_unused(Path(lock.lock_file), made)
             lock.release()
 
     def refuse_published(self) -> None:

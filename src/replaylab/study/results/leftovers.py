@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from replaylab.files import atomic
@@ -29,6 +31,14 @@ def sweep(folder: Path) -> None:
     with writing(folder):
         for place in _FOLDERS:
             atomic.sweep(folder / place)
+
+
+def remove_unused(lock: Path, folders: Sequence[Path]) -> None:
+    """Remove the lock's file, and folders from the first to the last as long as they are empty."""
+    with suppress(OSError):  # someone has put something there
+        lock.unlink(missing_ok=True)
+        for folder in folders:
+            folder.rmdir()
 
 
 def clear_failures(folder: Path) -> None:

@@ -7,16 +7,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
-from replaylab.study.execution.executor import CheckTask, Finished, Lost, Progress, Raised, Task, TimeTask, TrainTask
+from replaylab.study.execution.executor import (
+    CheckTask,
+    Finished,
+    Lost,
+    Progress,
+    Raised,
+    Stopped,
+    Task,
+    TimeTask,
+    TrainTask,
+)
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.provenance import Machine
 
-Message = Task | Progress | Finished | Raised | Lost
 
-_TYPES = {kind.__name__: kind for kind in (TrainTask, CheckTask, TimeTask, Progress, Finished, Raised, Lost)}
+@dataclass(frozen=True)
+class Stop:
+    """Write a checkpoint of the task at work, if it writes any, and end it."""
+
+
+Message = Task | Stop | Progress | Finished | Stopped | Raised | Lost
+
+_TYPES = {
+    kind.__name__: kind for kind in (TrainTask, CheckTask, TimeTask, Stop, Progress, Finished, Stopped, Raised, Lost)
+}
 _NESTED: dict[str, Callable[[Any], Any]] = {
     "chunk": Chunk.model_validate,
     "machine": lambda fields: None if fields is None else Machine(**fields),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import queue
+import threading
+from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -41,6 +44,7 @@ class LocalProcesses:
         self._events: queue.SimpleQueue[tuple[WorkerProcess, Event]] = queue.SimpleQueue()
         self._idle: list[WorkerProcess] = []
         self._busy: dict[WorkerProcess, int] = {}
+        self._deadline: threading.Timer | None = None
 
     shares_disk = True
 
@@ -70,13 +74,23 @@ class LocalProcesses:
         if ticket is not None:  # None: a worker without a task died
             handle(ticket, event)
 
+    def stop(self, seconds: float) -> None:
+        """Ask the tasks in flight to write checkpoints and end; kill those that have not ended after some seconds."""
+        workers = list(self._busy)
+        for worker in workers:
+            worker.stop()
+        self._deadline = threading.Timer(seconds, partial(_kill, workers))
+        self._deadline.daemon = True
+        self._deadline.start()
+
     def close(self) -> None:
         """Kill the processes, with all that they have started."""
+        if self._deadline is not None:
+            self._deadline.cancel()
         workers = [*self._idle, *self._busy]
         self._idle, self._busy = [], {}
         self._events = queue.SimpleQueue()
-        for worker in workers:
-            worker.kill()
+        _kill(workers)
         for worker in workers:
             worker.end()
 
@@ -88,6 +102,11 @@ class LocalProcesses:
             worker.end()
         events = self._events  # the last events of a closed worker go to a queue that nobody reads
         return WorkerProcess(lambda worker, event: events.put((worker, event)))
+
+
+def _kill(workers: Sequence[WorkerProcess]) -> None:
+    for worker in workers:
+        worker.kill()
 
 
 def _executor(value: Any) -> Executor:

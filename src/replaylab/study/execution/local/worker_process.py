@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from replaylab.study.execution.executor import Event, Finished, Lost, Progress, Raised, Task
-from replaylab.study.execution.local.messages import read_message, write_message
+from replaylab.study.execution.executor import Event, Finished, Lost, Progress, Raised, Stopped, Task
+from replaylab.study.execution.local.messages import Message, Stop, read_message, write_message
 from replaylab.study.results.provenance import this_machine
 
 _SECONDS_TO_END = 10.0
@@ -61,9 +61,16 @@ class WorkerProcess:
 
     def send(self, task: Task) -> None:
         """Give it a task; one that has died takes no task, which is reported as its end."""
+        self._write(task)
+
+    def stop(self) -> None:
+        """Ask it to write a checkpoint of its task and end it; without checkpoints the process ends."""
+        self._write(Stop())
+
+    def _write(self, message: Message) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            write_message(self._process.stdin, task)  # type: ignore[arg-type]  # typeshed: IO[Any]
+            write_message(self._process.stdin, message)  # type: ignore[arg-type]  # typeshed: IO[Any]
 
     def kill(self) -> None:
         """Kill it, and what it has started; more than once, if need be."""
@@ -87,7 +94,7 @@ class WorkerProcess:
         with stdout:
             with contextlib.suppress(ValueError, OSError):  # a message was cut off, or someone else wrote there
                 while (message := read_message(stdout)) is not None:
-                    assert isinstance(message, Progress | Finished | Raised)
+                    assert isinstance(message, Progress | Finished | Stopped | Raised)
                     self._on_event(self, message)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_SECONDS_TO_END)

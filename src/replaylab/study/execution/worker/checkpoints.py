@@ -23,6 +23,7 @@ from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training import checkpoint
 from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
+from replaylab.study.execution.worker.stop_request import StopRequest, TrainingStopped
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan.chunks import Chunk
 
@@ -32,6 +33,7 @@ def train_with_checkpoints(
     on_step: Callable[[int], None],
     folder: Path,
     every: float,
+    stop: StopRequest,
     hooks: Callable[[], Sequence[Hook]] = tuple,
     tape: str | None = None,
 ) -> tuple[dict[str, Any], float]:
@@ -42,6 +44,7 @@ def train_with_checkpoints(
         on_step: called now and then with the steps taken.
         folder: of the checkpoint.
         every: seconds between two checkpoints.
+        stop: asks for a checkpoint, and the end.
         hooks: makes the other hooks, again for each try.
         tape: as for `train_chunk`.
 
@@ -50,13 +53,13 @@ def train_with_checkpoints(
     """
     if isinstance(chunk.configuration().learner, WholeAlgorithm):  # of whose loop nothing can be kept
         return train_chunk(chunk, on_step, hooks=hooks(), tape=tape), 0.0
-    checkpoints = TimedCheckpoints(folder, every)
+    checkpoints = TimedCheckpoints(folder, every, stop)
     if (folder / "run.json").is_file():
         try:
             columns = train_chunk(chunk, on_step, hooks=[checkpoints, *hooks()], resume=folder, tape=tape)
             return columns, checkpoints.seconds_before
         except (SnapshotError, StorageError):  # damaged, or of another version of the library
-            checkpoints = TimedCheckpoints(folder, every)
+            checkpoints = TimedCheckpoints(folder, every, stop)
     rmtree(folder, ignore_errors=True)
     return train_chunk(chunk, on_step, hooks=[checkpoints, *hooks()], tape=tape), 0.0
 
@@ -67,13 +70,15 @@ class TimedCheckpoints(Hook):
     Args:
         folder: Where.
         every: Seconds between two checkpoints.
+        stop: Asks for a checkpoint, and the end; None: nobody asks.
 
     Attributes:
         seconds_before: How long the run had been trained for when it was kept.
     """
 
-    def __init__(self, folder: Path, every: float) -> None:
+    def __init__(self, folder: Path, every: float, stop: StopRequest | None = None) -> None:
         self.folder, self.every, self.seconds_before = folder, every, 0.0
+        self._stop = stop or StopRequest()
         self._began = time.perf_counter()
         self._due = self._began + every
 
@@ -84,16 +89,24 @@ class TimedCheckpoints(Hook):
             require(run.replay, RestorableReplay, "a checkpoint")
         except ConfigError:
             self._due = math.inf
+        self._stop.heeded = self._due < math.inf
 
     def before_turn(self, run: TrainingRun) -> None:
-        """Keep the run where that is due."""
-        if time.perf_counter() < self._due:
+        """Keep the run where that is due, or asked for.
+
+        Raises:
+            TrainingStopped: It was asked for.
+        """
+        if time.perf_counter() < self._due and not self._stop.requested:
             return
         try:
             checkpoint.save(self.folder, cast("Run", run))
             self._due = time.perf_counter() + self.every
         except ReplayError:  # the disk is full, or a hook has what no checkpoint holds
             self._due = math.inf
+            self._stop.heeded = False
+        if self._stop.requested:
+            raise TrainingStopped
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
         """Continue as before with some of the replicas."""

@@ -14,6 +14,7 @@ from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
 from replaylab.study.execution.worker.calibration import calibrate
 from replaylab.study.execution.worker.preflight import check_chunk
+from replaylab.study.execution.worker.stop_request import StopRequest
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.results.provenance import this_machine
 
@@ -24,17 +25,22 @@ _REPORT_SECONDS = 0.2
 """At most one report of progress in this time."""
 
 
-def perform(task: Task, on_progress: Callable[[int], None]) -> Finished:
+def perform(task: Task, on_progress: Callable[[int], None], stop: StopRequest | None = None) -> Finished:
     """Do a task; raises whatever the environment or the user's own code raises.
 
     Args:
         task: what to do.
         on_progress: called now and then with the steps that every run has taken.
+        stop: asks training that writes checkpoints to write one and stop; None: nobody asks.
+
+    Raises:
+        TrainingStopped: A checkpoint was written because `stop` asked for it.
     """
-    began = time.perf_counter()
+    began, stop = time.perf_counter(), stop or StopRequest()
+    stop.heeded = False
     match task:
         case TrainTask():
-            result, before, tape = _train(task, on_progress)
+            result, before, tape = _train(task, on_progress, stop)
             began -= before
             return Finished(result, time.perf_counter() - began, this_machine(), tape)
         case CheckTask(chunk):
@@ -53,7 +59,7 @@ def raised(error: BaseException) -> Raised:
     return Raised(text, this_machine())
 
 
-def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, float, bytes]:
+def _train(task: TrainTask, on_progress: Callable[[int], None], stop: StopRequest) -> tuple[bytes, float, bytes]:
     """Train a chunk.
 
     Returns:
@@ -86,8 +92,8 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
         else:
             from replaylab.study.execution.worker.checkpoints import train_with_checkpoints  # heavy
 
-            folder = Path(task.checkpoints)
-            columns, before = train_with_checkpoints(chunk, on_step, folder, task.checkpoint_every, hooks, tape)
+            checkpoints = Path(task.checkpoints), task.checkpoint_every, stop
+            columns, before = train_with_checkpoints(chunk, on_step, *checkpoints, hooks, tape)
     rows = encoded(chunk, columns, this_machine().versions, first_seed_pictures.pictures)
     return rows, before, recorder.writer.content() if task.record else b""
 
