@@ -33,9 +33,13 @@ class DQNAsPublished(DQN):
     importance weights are β = 0 of the sampler, a 64-step window as "no replay" is `SlidingWindow`, a small discount
     is ``gamma=0.8``.
 
-    The defaults are those of `DQN`. One published study had ``loss="squared"``, ``max_grad_norm=None`` and
-    ``double=False``, and a flaw's effect may depend on these: with Huber's loss `target_each_episode` kept CartPole
-    from being learned, with the squared loss it did not.
+    A study can also report flawed numbers of a sound run. One reported as "TD error of the batch" the errors that its
+    rows had when they were stored. With `trace_every` these are ``trace/insertion_error_mean``, and the current ones
+    ``trace/td_error_mean``, of any learner.
+
+    The defaults are those of `DQN`. One published study had ``loss="squared"`` (as δ², which with Adam makes no
+    difference), ``max_grad_norm=None`` and ``double=False``, and a flaw's effect may depend on these: with Huber's loss
+    `target_each_episode` kept CartPole from being learned, with the squared loss it did not.
 
     Attributes:
         end_reward: Stored as the reward wherever an episode ends, also at goals and time limits; None: the true reward.

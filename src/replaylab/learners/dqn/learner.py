@@ -44,7 +44,9 @@ class DQN(DQNSettings):
         double: Whether the online network chooses the target's action.
         dueling: Whether the state's value and the actions' advantages have halves of the last hidden layer of their
             own (it is doubled), and Q = V + advantage − mean advantage.
-        loss: ℓ, "huber" or "squared".
+        loss: ℓ, "huber" or "squared". The squared loss is δ²/2; PyTorch's `mse_loss` is δ², with gradients twice as
+            large. For its steps double the learning rate of `SGD`, halve the bound `max_grad_norm`, and with `Adam`
+            leave the learning rate: only its epsilon would be half as large, which seldom matters.
         target_period: Updates between two moves of the target network towards the online one, ``Q⁻ ← Q⁻ + τ·(Q − Q⁻)``.
         tau: τ; 1 copies.
         target_range: Bounds to which y is clipped; None: no clipping.
