@@ -14,6 +14,10 @@
 Each `{}` stands for a number, or a word where the table has a word: first those of the first row, column by column. The
 text must be on the page exactly once; or, with `after = "some text"`, the first one after that counts. `**` and line
 breaks do not matter. `times = -1` compares with the negated number.
+
+`docs/results/<study>/undeclared.toml` has contrasts that were asked after the data had been seen. The table
+`undeclared` has their results, as one family beside the declared primary contrast. A page that prints them states that
+they were not declared.
 """
 
 import csv
@@ -28,12 +32,14 @@ from typing import Any
 
 from replaylab.study import Study
 from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.contrast_results import evaluate_contrasts
 from replaylab.study.report import tables
 from replaylab.study.report.page import Page
 from replaylab.study.report.sections import all_environments, contrasts, replay_measures
+from replaylab.study.spec.declared_contrasts import DeclaredContrast
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-TABLES = ("budgets", "checks", "contrasts", "differences", "levels", "measures", "overall")
+TABLES = ("budgets", "checks", "contrasts", "differences", "levels", "measures", "overall", "undeclared")
 """Tables that are recomputed. The sizes of effects are not: they take as long as all others, and no page has them."""
 
 KEYS = {"page", "section", "text", "table", "rows", "columns", "times", "after"}
@@ -120,6 +126,7 @@ class PublishedStudy:
     """A study opened from its published rows; what several of its tables need is computed once."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.study = Study.from_folder(folder)
         self.spec = self.study.spec
         self.rows = self.study.results()
@@ -150,6 +157,16 @@ class PublishedStudy:
 
     def overall(self, page: Page) -> None:
         all_environments.table(page, list(all_environments.scored(page)))
+
+    def undeclared(self, page: Page) -> None:
+        (primary,) = (contrast for contrast in self.spec.contrasts if contrast.primary)
+        file = tomllib.loads((self.folder / "undeclared.toml").read_text())
+        asked = [DeclaredContrast.model_validate(contrast) for contrast in file["contrasts"]]
+        spec = self.spec.model_copy(
+            update={"contrasts": (primary.model_copy(update={"each_environment": False}), *asked)}
+        )
+        _, *results = evaluate_contrasts(spec, page.curves_of).results
+        contrasts.table(page, results, "undeclared")
 
     def table(self, name: str, out: Path) -> str:
         """Return a table as the report writes it."""

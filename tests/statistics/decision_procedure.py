@@ -82,6 +82,8 @@ def noise(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
     """Return draws of mean 0 and variance 1."""
     if kind == "skewed":
         return 1.0 - rng.exponential(size=shape)
+    if kind == "lognormal":  # a few runs far above the others
+        return (rng.lognormal(sigma=1.0, size=shape) - np.exp(0.5)) / np.sqrt((np.e - 1.0) * np.e)
     if kind == "two kinds":  # nine of ten runs solve the task
         return (np.where(rng.random(shape) < 0.9, 0.1, -0.9) + 0.05 * rng.normal(size=shape)) / np.sqrt(0.09 + 0.0025)
     if kind == "steady":  # one run in ten fails
@@ -152,6 +154,7 @@ FEW_TRUTHS = {
     "all arms alike, normal": Truth(({},)),
     "one arm's spread × 5, normal": Truth(({},), ONE_ARM),
     "one arm's spread × 5, skewed": Truth(({},), ONE_ARM, "skewed"),
+    "one arm's spread × 5, lognormal": Truth(({},), ONE_ARM, "lognormal"),
     "one arm's spread × 5, two kinds of runs": Truth(({},), ONE_ARM, "two kinds"),
     "one arm's spread × 5, steady arms of which one run in ten fails": Truth(({},), ONE_ARM, "steady"),
 }

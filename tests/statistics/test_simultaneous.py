@@ -135,6 +135,14 @@ class TestDecisions:
         assert stats.binomtest(round(enough * 300), 300, 0.05, alternative="greater").pvalue > 1e-6
 
     @pytest.mark.slow
+    def test_lognormal_runs_need_more_than_thirty_seeds(self):
+        """The table's 8.5 % with 30 seeds, of 2,000 studies: above 5 % with p < 1e-6."""
+        truth = FEW_TRUTHS["one arm's spread × 5, lognormal"]
+        wrong = round(rates(truth, studies=2_000, seeds=30).primary_wrong * 2_000)
+        assert stats.binomtest(wrong, 2_000, 0.05, alternative="greater").pvalue < 1e-6
+        assert stats.binomtest(wrong, 2_000, 0.085).pvalue > 1e-6
+
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", TRUTHS)
     def test_two_thousand_of_each(self, name):
         found = rates(TRUTHS[name], studies=2_000, seeds=120)

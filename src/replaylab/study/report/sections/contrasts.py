@@ -10,14 +10,12 @@ import numpy as np
 
 from replaylab.number_format import decimals, p_value, signed_significant
 from replaylab.plotting import palette
-from replaylab.study.analysis.comparisons import RETURN
 from replaylab.study.analysis.contrast_results import ContrastResult, evaluate_contrasts
 from replaylab.study.report import figures, headline, sentences, tables, verdict_matrix
 from replaylab.study.report.headline import sentence
 from replaylab.study.report.page import Column, keys_of, seed_rows
-from replaylab.study.report.sections.replay_measures import effective_rows
+from replaylab.study.report.sections import replay_measures
 from replaylab.study.report.verdict_matrix import VerdictMatrix
-from replaylab.study.spec.contrasts import ResolvedContrast
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
@@ -147,8 +145,8 @@ def _picture(page: Page, results: Sequence[ContrastResult]) -> ReportFigure | No
     return _figure(page, "primary_contrast", sentences.capital(title), _reading(page), [main, *parts])
 
 
-def table(page: Page, results: Sequence[ContrastResult]) -> ReportTable:
-    """Return all numbers of the contrasts."""
+def table(page: Page, results: Sequence[ContrastResult], key: str = "contrasts") -> ReportTable:
+    """Return all numbers of the contrasts, in a file of that name."""
     interval = "95 %" if page.spec.judged_by_role else tables.UNCORRECTED_HEAD
     columns: list[Column[ContrastResult]] = [
         Column("Contrast", lambda f: f.contrast.name, "contrast", lambda f: f.contrast.name),
@@ -176,11 +174,11 @@ def table(page: Page, results: Sequence[ContrastResult]) -> ReportTable:
         Column("Verdict", lambda f: sentences.in_words(f.verdict, headline.margin(f)), "verdict", lambda f: f.verdict),
     ]
     caption = _BY_ROLE if page.spec.judged_by_role else _TOGETHER
-    rows = effective_rows(page.curves_of)
-    if any(effective := [_effective_of_sides(f.contrast, rows) for f in results]):
+    rows = replay_measures.effective_rows(page.curves_of)
+    if any(effective := [replay_measures.effective_of_sides(f.contrast, rows) for f in results]):
         columns.insert(-1, _effective_column(dict(zip((f.contrast.name for f in results), effective, strict=True))))
         caption += _EFFECTIVE
-    return page.table("contrasts", "Every contrast", caption, results, columns)
+    return page.table(key, "Every contrast", caption, results, columns)
 
 
 def _effective_column(of: Mapping[str, tuple[float, float] | None]) -> Column[ContrastResult]:
@@ -194,28 +192,6 @@ def _effective_column(of: Mapping[str, tuple[float, float] | None]) -> Column[Co
         return of[result.contrast.name] or ("", "")
 
     return Column("Effective rows", text, "effective_rows_more effective_rows_less", numbers)
-
-
-def _effective_of_sides(
-    contrast: ResolvedContrast, rows: Mapping[tuple[str, str, str], float]
-) -> tuple[float, float] | None:
-    """Return the mean effective rows of both sides, by weight where a contrast has weights; None where unmeasured.
-
-    None also for checks, and for a difference of two contrasts, whose own rows have them.
-    """
-    if contrast.check is not None or contrast.metric != RETURN or not set(contrast.cells) <= rows.keys():
-        return None
-    sides = []
-    for sign in (1, -1):
-        weighted = [(cell, sign * weight) for group in contrast.weighted for cell, weight in group if sign * weight > 0]
-        for group in contrast.groups:
-            side = group.more if sign > 0 else group.less
-            weighted += [(cell, 1.0 / len(side)) for cell in side]
-        if not weighted:
-            return None
-        total = sum(weight for _, weight in weighted)
-        sides.append(sum(weight * rows[cell] for cell, weight in weighted) / total)
-    return sides[0], sides[1]
 
 
 def checks_table(page: Page, results: Sequence[ContrastResult]) -> list[ReportTable]:

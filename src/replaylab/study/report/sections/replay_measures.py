@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from replaylab import statistics
 from replaylab.learners.metrics.registry import REGISTRY, Metric
 from replaylab.plotting.drawing import Drawing, Key, PanelGroup
-from replaylab.study.analysis.comparisons import ComparisonResults, Curve, Measure
+from replaylab.study.analysis.comparisons import RETURN, ComparisonResults, Curve, Measure
 from replaylab.study.analysis.seed_values import StrategyResult
 from replaylab.study.report import figures, sentences
 from replaylab.study.report.page import (
@@ -28,6 +28,7 @@ from replaylab.study.report.page import (
     point_rows,
     seed_rows,
 )
+from replaylab.study.spec.contrasts import ResolvedContrast
 
 QUANTITIES = tuple(
     REGISTRY[f"replay/{name}"]
@@ -115,6 +116,32 @@ def effective_rows(curves_of: Callable[[str], Sequence[Curve]]) -> dict[tuple[st
     """
     sizes = {curve.key: runs[np.isfinite(runs)] for curve, runs in _of_quantity(EFFECTIVE_SIZE, curves_of)}
     return {key: float(statistics.interquartile_mean(runs)) for key, runs in sizes.items() if len(runs)}
+
+
+def effective_of_sides(
+    contrast: ResolvedContrast, rows: Mapping[tuple[str, str, str], float]
+) -> tuple[float, float] | None:
+    """Return the mean effective rows of both sides, by weight if a contrast has weights; None where unmeasured.
+
+    None also for checks, and for a difference of two contrasts: the table has each of the two.
+
+    Args:
+        contrast: the contrast.
+        rows: the effective batch size of each environment, learner and strategy.
+    """
+    if contrast.check is not None or contrast.metric != RETURN or not set(contrast.cells) <= rows.keys():
+        return None
+    sides = []
+    for sign in (1, -1):
+        weighted = [(cell, sign * weight) for group in contrast.weighted for cell, weight in group if sign * weight > 0]
+        for group in contrast.groups:
+            side = group.more if sign > 0 else group.less
+            weighted += [(cell, 1.0 / len(side)) for cell in side]
+        if not weighted:
+            return None
+        total = sum(weight for _, weight in weighted)
+        sides.append(sum(weight * rows[cell] for cell, weight in weighted) / total)
+    return sides[0], sides[1]
 
 
 def _effective(size: Curve, variances: Curve, uniform: Curve) -> NDArray[np.float64]:
