@@ -444,7 +444,10 @@ class ReplayBuffer(CommonMembers):
             StorageError: The folder cannot be read, or the storage cannot be opened.
         """
         overrides = {"sampler": sampler, "transforms": transforms, "storage": storage}
-        return persistence.load(cls, BufferConfig, path, overrides, continue_episodes, seed)
+        buffer = persistence.load(cls, BufferConfig, path, overrides, continue_episodes)
+        if seed is not None:
+            buffer.reseed(seed)
+        return buffer
 
     def restore(self, path: str | os.PathLike[str], *, continue_episodes: bool | None = None) -> None:
         """Restore, in place, the state that a buffer of the same declaration wrote with `save`.

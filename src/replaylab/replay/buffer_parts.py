@@ -91,9 +91,6 @@ class Buffer(Protocol):
     def save(self, path: str | PathLike[str]) -> None:
         """Write a snapshot; see `ReplayBuffer.save`."""
 
-    def reseed(self, seed: Seed) -> None:
-        """Continue with another random stream; see `ReplayBuffer.reseed`."""
-
 
 def _unfed_draws(sampler: Sampler) -> UnfedDraws | None:
     """Return the count of draws without feedback; None if the draws do not depend on feedback."""

@@ -1,6 +1,7 @@
 """Saving, loading, pickling and sharing of a `ReplayBuffer` or `Priorities`."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -22,8 +23,6 @@ from replaylab.replay.buffer_parts import Buffer, BufferParts
 from replaylab.replay.config_json import config_from_json, is_custom
 from replaylab.replay.data import undelivered
 from replaylab.replay.data.arrays import picked
-from replaylab.replay.data.forks import spawns_process
-from replaylab.replay.data.seeding import Seed
 from replaylab.replay.storage import Fifo, Handle, Reservoir
 
 TRIES = 20
@@ -82,7 +81,6 @@ def load(
     path: str | os.PathLike[str],
     overrides: Mapping[str, Any],
     continue_episodes: bool | None,
-    seed: Seed = None,
 ) -> Kind:
     """Return the buffer that `save` wrote, with the overrides that are not None in place of the saved options.
 
@@ -92,7 +90,6 @@ def load(
         path: The folder.
         overrides: Options by name; None: as saved.
         continue_episodes: As for `ReplayBuffer.load`.
-        seed: As for `ReplayBuffer.load`.
     """
     continues, folder = checked("continue_episodes", continue_episodes, optional(flag)), folder_of(path, "load")
     saved = snapshot.read_manifest(folder)
@@ -105,8 +102,6 @@ def load(
             if saved["token"] == before["token"] or not tries_left:
                 raise
     _decide(buffer, continues)
-    if seed is not None:
-        buffer.reseed(seed)
     return buffer
 
 
@@ -237,7 +232,7 @@ def reduced(buffer: Buffer) -> Any:
     """Return the function and arguments from which pickle restores the buffer."""
     if buffer._parts.config.storage is not None:
         return Handle.open, (handle(buffer),)
-    streams_copied = buffer._parts.core.streams_copied or spawns_process()
+    streams_copied = buffer._parts.core.streams_copied or _spawns_process()
     return _from_files, (*_files(buffer), streams_copied), _attributes(buffer) or None
 
 
@@ -356,6 +351,12 @@ def _mark_streams(buffer: Buffer, copied: bool) -> None:
     """Let draws raise until `reseed` if the random streams are copies of another process's."""
     if copied:
         buffer._parts.core.set_streams_copied()
+
+
+def _spawns_process() -> bool:
+    """Whether this thread pickles the arguments of a process that it spawns."""
+    context = sys.modules.get("multiprocessing.context")  # imported by whoever spawns
+    return context is not None and context.get_spawning_popen() is not None
 
 
 def _rows_here(config: BufferConfig) -> bool:

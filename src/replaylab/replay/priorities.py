@@ -191,7 +191,10 @@ class Priorities(CommonMembers):
             SnapshotError: The snapshot is damaged, not complete, or not of `Priorities`.
             StorageError: The folder cannot be read.
         """
-        return persistence.load(cls, PrioritiesConfig, path, {"sampler": sampler}, continue_episodes, seed)
+        priorities = persistence.load(cls, PrioritiesConfig, path, {"sampler": sampler}, continue_episodes)
+        if seed is not None:
+            priorities.reseed(seed)
+        return priorities
 
     def __repr__(self) -> str:
         envs = f", {self.num_envs} envs" if self.num_envs else ""

@@ -1,10 +1,9 @@
-"""The locks of buffers that draw in Python, their state in forked children, and buffers in spawned ones.
+"""The locks of buffers that draw in Python, and their state in forked children.
 
 Forks wait for the locks of the compiled core.
 """
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
@@ -29,12 +28,6 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
-
-
-def spawns_process() -> bool:
-    """Whether this thread pickles the arguments of a process that it spawns."""
-    context = sys.modules.get("multiprocessing.context")  # imported by whoever spawns
-    return context is not None and context.get_spawning_popen() is not None
 
 
 class DrawLock:

@@ -57,7 +57,9 @@ class EpisodeEnds(Sampler):
 
     With probability s one of the L stored steps that are among the last of an episode that has ended, each of them
     alike, otherwise any step; while L = 0, any step. Sampling probability: P(i) = (1 − s)/N + s·[i is among them]/L.
-    `end_episode` cuts an episode, which counts as truncated. Source: none, a dial of this library.
+    `end_episode` cuts an episode, which counts as truncated. The buffer must have the field ``terminated``; with
+    `truncated` one of ``terminated`` and ``truncated``, or ``episodes="manual"``. A buffer that is loaded with other
+    options draws by these. Source: none, a dial of this library.
 
     Attributes:
         share: s in [0, 1]; 0 is uniform sampling. Default: 0.1.
