@@ -104,7 +104,7 @@ def draws(sampler, transforms):
     if "n_step" in transforms:
         config.last = [n for n, name in enumerate(FIELDS) if name in ("terminated", "truncated") or "next_" in name]
     if "strategy" in transforms:
-        config.achieved, config.desired = 4, [1, 5]
+        config.achieved, config.desired = [4, 4], [1, 5]
     kind, options, parts = sampler
     made = _core.SamplerConfig(kind, options, [_core.SamplerConfig(*part) for part in parts])
     fields = [(name, list(shape), np.dtype(dtype), False) for name, (shape, dtype) in FIELDS.items()]
