@@ -1,4 +1,4 @@
-"""One TD error far above the others: what share of draws it has, and how many effective rows are left.
+"""TD errors far above the others: what share of draws they have, and how many effective rows are left.
 
 All values are exact sampling probabilities. Schaul et al. 2016 call rank-based draws more robust to outliers; here is
 the part of it that is a property of the sampler. Whether a learner gains by it depends on the task.
@@ -14,12 +14,12 @@ STEPS = 1_000
 OUTLIERS = (10.0, 1e3, 1e6, 1e9)
 
 
-def probabilities(sampler, outlier):
-    """Return the sampling probabilities of steps with |TD error| from 0 to 1, and of one with the outlier, (N,)."""
+def probabilities(sampler, outlier, where=417):
+    """Return the sampling probabilities of steps with |TD error| from 0 to 1, and of those with the outlier, (N,)."""
     buffer = ReplayBuffer(STEPS, {"reward": Field()}, sampler=sampler, seed=0)
     ids = [buffer.add(reward=0.0) for _ in range(STEPS)]
     td_error = np.random.default_rng(0).uniform(0, 1, STEPS)
-    td_error[417] = outlier
+    td_error[where] = outlier
     buffer.update_priorities(ids, td_error)
     return buffer.probabilities(ids, progress=0.0)
 
@@ -58,3 +58,14 @@ def test_outlier_has_a_bounded_share_of_ranked_draws(alpha):
     assert drawn[0][417] == pytest.approx(1.0 / np.sum(np.arange(1, STEPS + 1) ** -alpha), rel=1e-12)
     assert drawn[0][417] < 0.14
     assert effective_steps(drawn[0]) > 30
+
+
+def test_many_moderate_outliers_get_more_ranked_draws():
+    """Of 1,000 steps 10 are outliers: rank-based draws bound their share, which is large, and not by their size."""
+    where = np.arange(10)
+    ranked = [probabilities(RankBased(beta=0.0), outlier, where)[where].sum() for outlier in OUTLIERS]
+    proportional = [
+        probabilities(Prioritized(alpha=0.6, beta=0.0), outlier, where)[where].sum() for outlier in OUTLIERS
+    ]
+    assert [round(share, 2) for share in ranked] == [0.17] * 4
+    assert [round(share, 2) for share in proportional] == [0.06, 0.5, 0.98, 1.0]
