@@ -100,7 +100,7 @@ def test_custom_sampler_prefers_the_end():
 
 @pytest.mark.slow
 def test_cliff_walking(tmp_path, capsys):
-    """Pictures and films are also tested in tests/watch, the notebook's run in tests/notebooks/test_notebooks.py."""
+    """Pictures and films are also tested in tests/watch, the notebook's run in tests/notebooks/test_originals.py."""
     load("cliff_walking")["main"](["--seeds", "10", "--episodes", "40", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert "greedy: " in out
@@ -132,7 +132,7 @@ def test_taxi_runs(tmp_path):
 
 @pytest.mark.slow
 def test_taxi_learns_with_replay_and_not_only_by_more_updates(tmp_path):
-    """That replay learns faster is also tested in tests/notebooks/test_notebooks.py."""
+    """That replay learns faster is also tested in tests/notebooks/test_originals.py."""
     returns = load("taxi")["main"](["--seeds", "3", "--episodes", "40", "--out", str(tmp_path)])
     assert all(runs.shape == (3, 40) for runs in returns.values())
     none, more, replayed = (runs.mean(1) for runs in returns.values())
