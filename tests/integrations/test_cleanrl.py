@@ -160,6 +160,14 @@ class TestEnds:
         assert (kept["terminated"].sum(), kept["truncated"].sum()) == (4, 5)
         assert len(kept["obs"]) == 40 - 9
 
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_resets_with_nan_in_observations_are_refused(self, dtype):
+        rb, zero, no = ReplayBuffer(20, BOX, DISCRETE, "cpu"), np.zeros((1, 3), dtype), np.zeros(1, int)
+        last = np.array([[np.nan, 1.0, 2.0]])
+        rb.add(zero, last, no, np.ones(1), np.ones(1, bool), {})
+        with pytest.raises(ConfigError, match="reset themselves in the step after"):
+            rb.add(last.astype(dtype), zero, no, np.zeros(1), np.zeros(1, bool), {})
+
     def test_steps_that_look_like_resets_are_stored_where_there_are_none(self):
         """An episode ends where the next one begins, with a reward of 0."""
         for autoreset in (None, "disabled"):
@@ -264,6 +272,18 @@ def test_values_of_another_shape_are_refused_and_none_is_cut_to_fit(changed, err
     assert made.size() == 0
     made.add(**step | {"action": np.array([[1.0], [0.0]]), "reward": np.zeros((2, 1))})  # what differs by axes of 1
     assert made.size() == 1
+
+
+def test_double_observations_are_rounded_as_cleanrl_does():
+    """MuJoCo's, of which CleanRL's scripts set the space's dtype to float32."""
+    space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    space.dtype = np.dtype(np.float32)
+    rb = ReplayBuffer(10, space, DISCRETE, "cpu")
+    obs = np.array([[0.1, 1 / 3, 2.0]])
+    rb.add(obs, obs + 1, np.zeros(1, int), np.array([0.1]), np.zeros(1, bool), {})
+    assert rb.observations[0, 0].tolist() == obs.astype(np.float32)[0].tolist()
+    assert rb.next_observations[0, 0].tolist() == (obs + 1).astype(np.float32)[0].tolist()
+    assert rb.sample(2).observations.dtype == torch.float32
 
 
 def test_an_info_called_episode_is_no_time_limit():

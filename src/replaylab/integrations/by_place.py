@@ -24,11 +24,11 @@ def shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     Raises:
         ShapeError: Another axis differs, as in a picture (H, W, C) where (C, H, W) is stored.
     """
-    array = np.asarray(value)
+    array: npt.NDArray[Any] = value if type(value) is np.ndarray else np.asarray(value)
     if array.shape == shape:
         return array
     if (*array.shape, 1) == shape:  # numbers, which have their own axis: the most frequent case
-        return array.reshape(shape)
+        return array[..., None]
     if [n for n in array.shape if n != 1] != [n for n in shape if n != 1]:
         raise ShapeError(
             f"`{name}` must be of shape {shape}, but got {array.shape}; pass values of the buffer's spaces, with their "

@@ -15,6 +15,7 @@ from replaylab.extras import needs
 from replaylab.integrations.by_place import ByPlace, shaped, shaped_action, transition_fields
 from replaylab.replay import Field, FrameStack, NStep, Sampler, Seed, Storage, Transform, Uniform
 from replaylab.replay import ReplayBuffer as Replay
+from replaylab.trees import same_rows
 
 with needs("replaylab.integrations.cleanrl", "torch", " gymnasium"):
     import torch
@@ -132,8 +133,11 @@ class ReplayBuffer(ByPlace):
             seed=seeded,
         )
         self._obs_rows, self._env_rows = (self.n_envs, *self.obs_shape), (self.n_envs,)
+        self._single_obs = np.dtype(observation_space.dtype) == SINGLE
+        self._action_rows = (self.n_envs, self.action_dim) if len(self._action_shape) == 1 else None
         self._action_dtype = np.dtype(self.replay.fields["action"].dtype)
         self._nowhere = np.zeros(self.n_envs, np.bool_)
+        self._no_flags = self._nowhere.tobytes()  # comparing bytes is several times as fast as `any`
         self._n_step = any(isinstance(transform, NStep) for transform in transforms)
         # Last observations of ended episodes whose final observation `infos` did not hold, and a mask of these.
         self._unexplained: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None = None
@@ -176,13 +180,21 @@ class ReplayBuffer(ByPlace):
         """
         before, after = shaped("obs", obs, self._obs_rows), shaped("next_obs", next_obs, self._obs_rows)
         rewards = shaped("reward", reward, self._env_rows)
-        if rewards.dtype == DOUBLE:  # as vector environments return them; the buffer converts or refuses others
+        # Doubles for single precision are rounded here, as by CleanRL's buffer: rewards of vector environments, and
+        # MuJoCo's observations, of which its scripts ask for float32. The buffer converts or refuses everything else.
+        if self._single_obs and before.dtype == DOUBLE:
+            before = before.astype(SINGLE)
+        if self._single_obs and after.dtype == DOUBLE:
+            after = after.astype(SINGLE)
+        if rewards.dtype == DOUBLE:
             rewards = rewards.astype(SINGLE)
-        ended = self._mask(done, "done")
+        ended = shaped("done", done, self._env_rows)
+        if ended.dtype != FLAG:
+            ended = ended.astype(FLAG)
         cut_off = self._nowhere if truncated is None else self._mask(truncated, "truncated")
         final_mask, resets_seen = None, not isinstance(infos, DICTS)  # with a list of infos, loops reset at once
         if resets_seen:
-            if self.handle_timeout_termination and _any(ended):
+            if self.handle_timeout_termination and ended.tobytes() != self._no_flags:
                 cut_off = cut_off | (self._mask([truncated_by_time_limit(info) for info in infos]) & ended)
                 ended, _ = terminated_and_truncated(ended, cut_off)
         elif infos or truncated is not None:
@@ -201,8 +213,10 @@ class ReplayBuffer(ByPlace):
             truncated=cut_off,
         )
         self._unexplained = None
-        if final_mask is None and not resets_seen and (_any(ended) or (cut_off is not self._nowhere and _any(cut_off))):
-            self._unexplained = (after.copy(), ended | cut_off)
+        if final_mask is None and not resets_seen:
+            over = ended if cut_off is self._nowhere else ended | cut_off
+            if over.tobytes() != self._no_flags:
+                self._unexplained = (after.copy(), over.copy())
 
     def extend(self, *args: Any) -> None:
         """Store many time steps: the arguments of `add`, each with a time axis in front."""
@@ -275,7 +289,12 @@ class ReplayBuffer(ByPlace):
         return transition_fields(obs, action)
 
     def _actions(self, action: Any) -> npt.NDArray[Any]:
-        actions, dtype = shaped_action(action, self._env_rows, self._action_shape), self._action_dtype
+        rows, dtype = self._action_rows, self._action_dtype
+        actions = (
+            shaped_action(action, self._env_rows, self._action_shape)
+            if rows is None
+            else shaped("action", action, rows)
+        )
         if dtype.kind in "iu" and actions.dtype.kind == "f" and not (actions == np.rint(actions)).all():
             raise DtypeError(f"`action` must hold whole numbers, as the action space does, but got {actions.tolist()}")
         return actions if actions.dtype == dtype else actions.astype(dtype)
@@ -313,7 +332,8 @@ class ReplayBuffer(ByPlace):
         """
         if self.replay.autoreset is not None:
             return
-        again = (obs == last).reshape(self.n_envs, -1).all(1) & over & (rewards == 0.0) & ~ended
+        obs, last = (values.astype(self.observation_space.dtype, copy=False) for values in (obs, last))
+        again = same_rows(obs, last) & over & (rewards == 0.0) & ~ended
         if again.any():
             raise ConfigError(
                 f"environments {np.flatnonzero(again).tolist()} reset themselves in the step after an episode's end "
@@ -321,11 +341,6 @@ class ReplayBuffer(ByPlace):
                 'autoreset_mode=AutoresetMode.SAME_STEP, or this buffer with autoreset="next_step"; if that step was a '
                 'transition, with autoreset="disabled"'
             )
-
-
-def _any(flags: npt.NDArray[np.bool_]) -> bool:
-    """Whether a flag is True; ``flags.any()`` takes longer than storing the step."""
-    return b"\1" in flags.tobytes()
 
 
 def _tells_returns(infos: Mapping[str, Any]) -> bool:
