@@ -225,3 +225,34 @@ def test_options_that_would_change_nothing_are_refused(more, message, tmp_path, 
     monkeypatch.chdir(tmp_path)
     assert message in refused(["train", *more], capsys)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        (["study", "rnu"], "`replaylab study` has no command `rnu`; did you mean `run`?"),
+        (["stdy", "run"], "`replaylab` has no command `stdy`; did you mean `study`?"),
+        (["study", "xyz"], "`replaylab study` has no command `xyz`. Commands: run, report"),
+    ],
+)
+def test_a_misspelt_command_gets_a_suggestion(words, suggested, capsys):
+    assert suggested in refused(words, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ("study run quick --workers two", "must be a whole number, or None, but got 'two'"),
+        ("train --seeds 2.5", "must be a whole number, or None, but got '2.5'"),
+        ("study run quick --port x", "must be a whole number, but got 'x'"),
+        ("study run quick --checkpoint-every soon", "must be a number, or None, but got 'soon'"),
+    ],
+)
+def test_an_option_that_is_no_number_names_the_rule(words, rule, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "150")
+    with pytest.raises(SystemExit) as left:
+        cli.main(words.split())
+    assert left.value.code == 2
+    printed = capsys.readouterr().err
+    assert rule in printed
+    assert "class '" not in printed

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args
 
 from replaylab import __version__
+from replaylab.arguments import did_you_mean
 from replaylab.commands.catalog import StudyList, StudyShow
 from replaylab.commands.claims import ClaimsCommand
 from replaylab.commands.cluster import ClusterCommand
@@ -30,6 +31,7 @@ from replaylab.errors import ReplayError
 try:
     import tyro
     from tyro.conf import OmitSubcommandPrefixes, subcommand
+    from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec
 except ModuleNotFoundError:
     _HAS_LAB = False
 else:
@@ -43,6 +45,19 @@ _STUDY = """Compare replay strategies: run a study, write its report, compare tw
 
 Example: replaylab study run quick"""
 
+_OF_STUDY = {
+    "run": StudyRun,
+    "report": StudyReport,
+    "compare": StudyCompare,
+    "export": StudyExport,
+    "list": StudyList,
+    "show": StudyShow,
+}
+"""Commands after ``replaylab study``."""
+
+_COMMANDS = {"train": TrainCommand, "watch": WatchCommand, "claims": ClaimsCommand, "cluster": ClusterCommand}
+"""Commands besides ``study``."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; ``arguments`` are those of the process by default."""
@@ -50,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["--version"]:
         print(f"replaylab {__version__}")
         return 0
-    if not _HAS_LAB:
-        print(f"replaylab: {_NO_LAB}", file=sys.stderr)
+    if message := _misspelt(words) if _HAS_LAB else _NO_LAB:
+        print(f"replaylab: {message}", file=sys.stderr)
         return 2
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # letters that the terminal cannot show are escaped, and raise nothing
@@ -73,28 +88,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(words: Sequence[str]) -> Callable[[], int]:
     """Return the command of the arguments; `--help` and invalid arguments exit the process."""
-    study = (
-        Annotated[StudyRun, subcommand("run")]
-        | Annotated[StudyReport, subcommand("report")]
-        | Annotated[StudyCompare, subcommand("compare")]
-        | Annotated[StudyExport, subcommand("export")]
-        | Annotated[StudyList, subcommand("list")]
-        | Annotated[StudyShow, subcommand("show")]
-    )
+    study: Any = Union[tuple(Annotated[kind, subcommand(name)] for name, kind in _OF_STUDY.items())]  # noqa: UP007
+    commands = (Annotated[kind, subcommand(name)] for name, kind in _COMMANDS.items())
+    all_commands: Any = Union[(Annotated[study, subcommand("study", description=_STUDY)], *commands)]
     command: Callable[[], int] = tyro.cli(
-        Annotated[study, subcommand("study", description=_STUDY)]
-        | Annotated[TrainCommand, subcommand("train")]
-        | Annotated[WatchCommand, subcommand("watch")]
-        | Annotated[ClaimsCommand, subcommand("claims")]
-        | Annotated[ClusterCommand, subcommand("cluster")],
+        all_commands,
         prog="replaylab",
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
         "Example: replaylab study run quick\n\n"
         "replaylab --version prints the version.",
         args=list(words),
         config=(OmitSubcommandPrefixes,),
+        registry=_numbers(),
     )
     return command
+
+
+def _misspelt(words: Sequence[str]) -> str:
+    """Return the message for words that begin with no command; "" where they begin with one, or with an option."""
+    before = "replaylab"
+    for word, names in zip(words, (["study", *_COMMANDS], list(_OF_STUDY)), strict=False):
+        if word.startswith("-"):
+            return ""
+        if word not in names:
+            return f"`{before}` has no command `{word}`{did_you_mean(word, names)} Commands: {', '.join(names)}."
+        if word != "study":
+            return ""
+        before = "replaylab study"
+    return ""
+
+
+def _numbers() -> Any:
+    """Return tyro's rules with our own for numbers, whose error messages say what a number must be."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def number(info: Any) -> Any:
+        kinds = {kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)}
+        if kinds not in ({int}, {float}):
+            return None
+        (kind,), optional = kinds, type(None) in get_args(info.type)
+        rule = ("a whole number" if kind is int else "a number") + (", or None" if optional else "")
+
+        def parsed(texts: list[str]) -> int | float | None:
+            if optional and texts == ["None"]:
+                return None
+            try:
+                return kind(texts[0])  # type: ignore[no-any-return]
+            except ValueError:
+                raise ValueError(f"must be {rule}, but got {texts[0]!r}") from None
+
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=f"{kind.__name__.upper()}{'|None' if optional else ''}",
+            instance_from_str=parsed,
+            is_instance=lambda value: type(value) in (kind, int) or (optional and value is None),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry
 
 
 def _run(command: Callable[[], int]) -> int:

@@ -3,10 +3,11 @@
 import dataclasses
 import importlib
 from collections.abc import Mapping
+from inspect import Parameter, signature
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from replaylab.arguments import checked, optional, takes, text, whole
@@ -172,6 +173,23 @@ def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
         return dict(options)
     game_options = {**options, "clip_rewards": False, "episodic_life": False}
     return game_options | {"scale": 0.0} if name == NOISY else game_options
+
+
+def constructor_options(env_id: str) -> list[str]:
+    """Return the names of an environment's options, the arguments of its constructor; empty if they are unknown."""
+    try:
+        spec = spec_of(env_id)
+        makers: list[Any] = [make_atari] if is_atari(spec.id) else [spec.entry_point, spec.vector_entry_point]
+        return next(filter(None, (_named_arguments(maker) for maker in makers if maker is not None)), [])
+    except Exception:  # of custom code, or a signature that Python cannot read
+        return []
+
+
+def _named_arguments(maker: Any) -> list[str]:
+    """Return the names of the arguments of a function or class, or of what a text names, except for the copies'."""
+    taken = signature(load_env_creator(maker) if isinstance(maker, str) else maker).parameters.values()
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    return [option.name for option in taken if option.kind in named and option.name not in ("env_id", "num_envs")]
 
 
 def spec_of(env_id: str) -> EnvSpec:

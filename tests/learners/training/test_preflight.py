@@ -1,6 +1,6 @@
 """What cannot be trained is reported before anything is, by training a little of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gymnasium as gym
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from replaylab.envs.vector import env_state
-from replaylab.errors import ConfigError, ReplayError
+from replaylab.errors import ConfigError, OverSizeError, ReplayError
 from replaylab.learners import DQN, SB3, QLearning
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.preflight import check_trainable
@@ -95,3 +95,48 @@ def test_a_learner_without_such_settings_only_acts():
             return getattr(self.plain, name)
 
     check_trainable(TrainingConfig("CartPole-v1", Own(), Uniform(), 100))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "hint"),
+    [
+        ("Nowhere-v0", {}, 'Name a custom environment "module:Nowhere-v0", after the module that registers it.'),
+        ("no_module:Nowhere-v0", {}, "Run this where no_module.py is, or install it."),
+        ("gymnasium:Nowhere-v0", {}, "The module gymnasium must register it by gymnasium.register."),
+        ("FrozenLake-v1", {"slippery": False}, "did you mean `is_slippery`? Its options: render_mode, desc, map_name"),
+        ("replaylab/BitFlip-v0", {"bits": 3}, "Its options: n"),
+        ("Fussy-v0", {"sise": 3}, "did you mean `size`? Its options: size."),
+    ],
+)
+def test_a_wrong_environment_gets_a_hint(env_id, options, hint):
+    with pytest.raises(ConfigError) as reported:
+        check_trainable(TrainingConfig(env_id, SLOW, Uniform(), 100, env_options=options))
+    assert hint in str(reported.value)
+
+
+def test_a_capacity_beyond_the_memory_is_refused():
+    with pytest.raises(OverSizeError):
+        check_trainable(TrainingConfig("CartPole-v1", replace(SLOW, capacity=10**12), Uniform(), 1_000))
+
+
+@dataclass(frozen=True)
+class OnlyExplores(DQN):
+    """A learner whose greedy action, of which the first evaluation comes late, raises."""
+
+    def agents(self, *parts):
+        made = super().agents(*parts)
+        explored = made.act
+
+        def act(obs, explore):
+            if not explore:
+                raise NameError("typo")
+            return explored(obs, explore=explore)
+
+        made.act = act
+        return made
+
+
+def test_a_greedy_action_is_tried():
+    learner = OnlyExplores(hidden=(8,), batch_size=8, learning_starts=100)
+    with pytest.raises(NameError):
+        check_trainable(TrainingConfig("CartPole-v1", learner, Uniform(), 1_000))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import sys
 import time
 
@@ -63,6 +64,15 @@ class CrashesLater(Calm):
         self.steps += 1
         if self.steps > 100:
             os._exit(7)
+        return super().step(action)
+
+
+class KilledLater(CrashesLater):
+    """Is killed, as by a system without memory."""
+
+    def step(self, action):
+        if self.steps == 100:
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().step(action)
 
 

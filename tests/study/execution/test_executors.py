@@ -18,6 +18,7 @@ from tests.study.execution.executor_conformance import HOSTILE, ExecutorConforma
 from tests.study.execution.test_study_run import interrupt, wait_for
 from tests.study.tiny import command, study
 
+STRATEGY = {"strategies": {"uniform": {"type": "uniform"}}}
 DQN = {"learners": {"dqn": {"type": "dqn"}}}
 
 
@@ -59,6 +60,15 @@ class TestLocalProcesses(ExecutorConformance):
         made = study(tmp_path, environments=[f"{HOSTILE}:CrashesLater-v0"], **one)
         reported = "The worker process ended with exit code 7 before it finished this chunk."
         assert [f.traceback for f in made.run(executor=executor).failures] == [reported] * 2
+
+    def test_a_killed_worker_names_the_likely_cause_and_the_next_step(self, executor, tmp_path):
+        made = study(tmp_path, environments=[f"{HOSTILE}:KilledLater-v0"], seeds=1, **STRATEGY)
+        (failure,) = made.run(executor=executor).failures
+        assert failure.traceback == (
+            "The worker process was killed by SIGKILL before it finished this chunk. The machine has most likely run "
+            "out of memory. Run fewer workers (--workers), or lower `capacity` or `chunk_size`, and run the same "
+            "command again."
+        )
 
     def test_its_numbers_of_workers(self):
         assert repr(LocalProcesses(workers=3)) == "LocalProcesses(workers=3)"

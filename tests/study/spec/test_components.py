@@ -91,9 +91,9 @@ class TestNone:
         assert build(part, STRATEGIES).normalize == "none"
 
     def test_other_settings_refuse_it_and_optional_ones_name_it(self):
-        with pytest.raises(SpecError, match=r"`x\.gamma` must be a valid number, but got 'none'"):
+        with pytest.raises(SpecError, match=r"`x\.gamma` must be a number, but got 'none'"):
             resolve(Part.of("dqn", {"gamma": "none"}), LEARNERS, "x", "study.toml")
-        with pytest.raises(SpecError, match=r"`x\.max_grad_norm` must be a valid number or \"none\", but got 'nil'"):
+        with pytest.raises(SpecError, match=r"`x\.max_grad_norm` must be a number or \"none\", but got 'nil'"):
             resolve(Part.of("dqn", {"max_grad_norm": "nil"}), LEARNERS, "x", "study.toml")
 
     def test_a_varied_setting_may_be_none(self):

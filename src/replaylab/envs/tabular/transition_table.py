@@ -118,8 +118,17 @@ class TransitionTable:
 
 
 def unknown_env(argument: str, env_id: str, reason: object) -> ConfigError:
-    """Return the error for a name of which Gymnasium makes no environment."""
-    return ConfigError(f"`{argument}` must name a Gymnasium environment, but got {env_id!r}: {reason}")
+    """Return the error for a name of which Gymnasium makes no environment, with the form for custom ones."""
+    module, colon, name = env_id.rpartition(":")
+    if not colon:
+        fix = f'Name a custom environment "module:{name}", after the module that registers it.'
+    elif isinstance(reason, ModuleNotFoundError) and reason.name == module:
+        fix = f"Run this where {module.replace('.', '/')}.py is, or install it."
+    else:
+        fix = f"The module {module} must register it by gymnasium.register."
+    text = str(reason)
+    end = "" if text.endswith((".", "?")) else "."
+    return ConfigError(f"`{argument}` must name a Gymnasium environment, but got {env_id!r}: {text}{end} {fix}")
 
 
 def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, Any]) -> None:

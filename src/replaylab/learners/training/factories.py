@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
-from replaylab.arguments import shown
+from replaylab.arguments import did_you_mean, shown
 from replaylab.envs import make_vector_env
-from replaylab.envs.vectorize import make_single_env
+from replaylab.envs.vectorize import constructor_options, make_single_env
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.hooks import Feedback
 from replaylab.learners.api.observations import are_pixels
@@ -51,12 +51,19 @@ def _make_with(configuration: TrainingConfig, make: Callable[..., Made], **furth
     try:
         return make(env_id, **further, **options)
     except TypeError as error:
-        raise ConfigError(f"`env_options` do not fit {env_id}: {error}") from error
+        raise ConfigError(f"`env_options` do not fit {env_id}: {error}{_allowed_options(env_id, options)}") from error
     except ReplayError:
         raise
     except (Exception, SystemExit) as error:  # a constructor may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{env_id} cannot be made with env_options={options}: {reason}") from error
+
+
+def _allowed_options(env_id: str, options: Mapping[str, Any]) -> str:
+    """Return the end of a message: the options that an environment takes; a full stop if they are unknown."""
+    names = constructor_options(env_id)
+    wrong = [name for name in options if name not in names]
+    return f"{did_you_mean(wrong[0], names)} Its options: {', '.join(names)}." if names and wrong else "."
 
 
 def agents_for(

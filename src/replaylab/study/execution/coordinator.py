@@ -231,7 +231,7 @@ def _why(event: Stopped | Raised | Lost) -> str:
         case Raised():
             return event.traceback
         case Lost():
-            return f"{event.reason} before it finished this chunk."
+            return " ".join(filter(None, [f"{event.reason} before it finished this chunk.", event.advice]))
     return "The executor stopped it before it finished this chunk. Run the study again."
 
 

@@ -110,6 +110,9 @@ class Lost:
     machine: Machine | None = None
     """Machine of the worker, if known."""
 
+    advice: str = ""
+    """The likely cause and the next step, as sentences; "" if nothing is known."""
+
 
 Event = Progress | Finished | Stopped | Raised | Lost
 Handler = Callable[[int, Event], None]

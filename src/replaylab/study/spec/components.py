@@ -24,7 +24,7 @@ from replaylab.extras import needs
 from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.study.spec import custom_components as custom
 from replaylab.study.spec.display_text import Table
-from replaylab.study.spec.errors import shown, unknown_key, unknown_name
+from replaylab.study.spec.errors import SCHEDULE, rule_of, shown, unknown_key, unknown_name
 
 Catalogue = Mapping[str, str]
 
@@ -233,9 +233,11 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         return _optimizer(value, where, source)
     if _takes_schedule(hint):
         if isinstance(value, Mapping):
+            if "type" not in value:
+                raise SpecError(f"{source}: `{where}` must have a `type`, {SCHEDULE}, but got {shown(dict(value))}.")
             return _typed(value, SCHEDULES, where, source)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise SpecError(f"{source}: `{where}` must be a number or a schedule, but got {shown(value)}.")
+            raise SpecError(f"{source}: `{where}` must be a number or a schedule, {SCHEDULE}, but got {shown(value)}.")
         try:
             number = float(value)
         except OverflowError:
@@ -246,9 +248,10 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
     except PydanticUserError as error:  # a custom class
         raise SpecError(f"{source}: `{where}` has a type that no study file can give, {hint}.") from error
     except ValidationError as error:
-        rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
-        rule += f' or "{NONE}"' if optional else ""
-        raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error
+        fault = error.errors(include_url=False)[0]
+        rule = rule_of(fault) + (f' or "{NONE}"' if optional else "")
+        path = ".".join([where, *(str(index) for index in fault["loc"] if isinstance(index, int))])
+        raise SpecError(f"{source}: `{path}` {rule}, but got {shown(fault['input'])}.") from error
 
 
 def _typed(table: Mapping[str, Any], catalogue: Catalogue, where: str, source: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -10,16 +11,46 @@ from pydantic import BaseModel, ValidationError
 from replaylab.arguments import did_you_mean as did_you_mean
 
 _RULES = {
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
     "too_short": "must have at least one entry",
     "tuple_type": "must be a list",
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or digit",
     "string_too_short": "must not be empty",
-    "string_too_long": "must be shorter",
+    "string_too_long": "must have at most {max_length} letters",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than": "must be below {lt}",
 }
 """Pydantic's error types whose own words are about Python rather than about the file."""
 
+
+_EXAMPLES = {
+    "name": 'name = "mine"',
+    "environments": 'environments = ["CartPole-v1"]',
+    "seeds": "seeds = 10",
+    "budget": "[budget] with steps = 50_000, or episodes = 300",
+    "evaluation": "[evaluation] with every = 1_000 (steps, or episodes with a budget in episodes)",
+    "evaluation.every": "every = 1_000 (steps, or episodes with a budget in episodes)",
+    "learners": '[learners.dqn] with type = "dqn"',
+    "strategies": '[strategies.uniform] with type = "uniform"',
+}
+"""What to add where a key is missing."""
+
+_MISSPELT = re.compile(r"unknown key `((?:.*\.)?)[^.`]*`; did you mean `(.*?)`")
+"""The table, with a dot behind it, and the suggested key of a message by `unknown_key`."""
+
+SCHEDULE = 'such as {type = "linear", start = 0.4, end = 1.0}'
+"""An example of a schedule."""
 
 MADE = ("titles", "overrides", "overridden", "learner_environments", "origins", "environment_code")
 """Fields of a study that are made of its file's tables; study.json has them."""
@@ -57,8 +88,9 @@ def first_fault(error: Exception) -> str:
 
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     """Return one message for everything pydantic found, a line each."""
-    lines = [_line(dict(e), model, source) for e in error.errors(include_url=False) if not _follows(dict(e))]
-    misspelt = {line.partition("did you mean `")[2].partition("`")[0] for line in lines}
+    faults = (dict(fault) for fault in error.errors(include_url=False))
+    lines = list(dict.fromkeys(_line(fault, model, source) for fault in faults if not _follows(fault)))
+    misspelt = {f"{table}{key}" for line in lines for table, key in _MISSPELT.findall(line)}
     return "\n".join(line for line in lines if line not in {_missing(source, key) for key in misspelt})
 
 
@@ -75,15 +107,23 @@ def _line(fault: dict[str, Any], model: type[BaseModel], source: str) -> str:
         return unknown_key(source, path, _allowed(model, keys[:-1]))
     if fault["type"] == "missing":
         return _missing(source, path)
-    rule = _RULES.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    rule = rule_of(fault)
     if not path:
         return f"{source}: {rule}" if rule.endswith("?") else f"{source}: {rule}."
-    rule = rule if rule.startswith("must") else f"must be {rule}" if not rule[0].isupper() else rule
     return f"{source}: `{path}` {rule}, but got {shown(fault['input'])}."
 
 
+def rule_of(fault: Mapping[str, Any]) -> str:
+    """Return the rule that an error of pydantic is about, in the words of a study file: ``must be a whole number``."""
+    if fault["type"] in _RULES:
+        return _RULES[fault["type"]].format(**fault.get("ctx", {}))
+    rule = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    return rule if rule.startswith("must") or rule[0] == "`" or rule[0].isupper() else f"must be {rule}"
+
+
 def _missing(source: str, path: str) -> str:
-    return f"{source}: `{path}` is missing. Add it."
+    example = f": {_EXAMPLES[path]}" if path in _EXAMPLES else ""
+    return f"{source}: `{path}` is missing. Add it{example}."
 
 
 def _in_file(keys: list[str]) -> str:
@@ -93,6 +133,8 @@ def _in_file(keys: list[str]) -> str:
             keys = ["strategies", name, *rest]
         case ["learner_environments", name, *rest]:
             keys = ["learners", name, "environments", *rest]
+        case ["origins" | "titles" as made, kind, name, *rest]:
+            keys = [kind, name, *(["title"] if made == "titles" else []), *rest]
     return ".".join(keys)
 
 

@@ -148,6 +148,11 @@ def _grid(vary: Any, rest: dict[str, Any], where: str, catalogue: Catalogue) -> 
             )
         if not isinstance(values, list) or not values:
             raise ValueError(f"{path} must be a list with at least one value, but got {shown(values)}")
+        try:
+            for text in filter(lambda value: isinstance(value, str), values):
+                _LABELS.validate_python({key: text}, strict=True)
+        except ValidationError:
+            raise ValueError(f"{path} must have texts of one line, but got {shown(values)}") from None
         texts = [in_name(v) for v in values]
         if twice := sorted({t for t in texts if texts.count(t) > 1}):
             raise ValueError(f"{path} must list each value once, but {twice[0]} appears more than once")

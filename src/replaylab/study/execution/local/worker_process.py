@@ -17,6 +17,11 @@ from replaylab.study.results.provenance import this_machine
 
 _SECONDS_TO_END = 10.0
 
+_OUT_OF_MEMORY = (
+    "The machine has most likely run out of memory. Run fewer workers (--workers), or lower `capacity` or "
+    "`chunk_size`, and run the same command again."
+)
+
 
 class WorkerProcess:
     """A process that performs tasks, one at a time (`replaylab.study.execution.local.worker_main`).
@@ -108,7 +113,8 @@ class WorkerProcess:
         self.kill()
         self._listener.join(_SECONDS_TO_END)
         how = "stopped answering" if self._mute else _ending(code)
-        self._on_event(self, Lost(f"The worker process {how}", machine=this_machine()))
+        advice = _OUT_OF_MEMORY if code == -signal.SIGKILL else ""
+        self._on_event(self, Lost(f"The worker process {how}", machine=this_machine(), advice=advice))
 
 
 def _ending(code: int) -> str:

@@ -65,7 +65,7 @@ def _refusal(refused: Sequence[tuple[Chunk, Event]]) -> ReplayError:
             case Raised():
                 reason = event.message
             case Lost():
-                reason = f"{event.reason} while this was checked."
+                reason = " ".join(filter(None, [f"{event.reason} while this was checked.", event.advice]))
         label = f"{chunk.label} cannot be run: "
         labels.setdefault(reason.removeprefix(label), []).append(chunk.label)
     lines = [f"{_and_more(of)} cannot be run: {reason}" for reason, of in labels.items()]
