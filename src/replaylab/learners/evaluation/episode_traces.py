@@ -4,7 +4,7 @@ Shapes: R replicas, B drawn steps, A actions.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class EpisodeTraces(Hook):
             self._episodes = np.zeros(len(run.seeds), np.int64)
             self._steps = [[] for _ in run.seeds]
             self._sums, self._counts = (np.zeros((len(run.seeds), len(OF_BATCHES))) for _ in range(2))
-            self._insertion.begin(run)
+        self._insertion.begin(run)
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """Remember the TD error of every step, and the steps of the episodes that are traced."""
@@ -156,18 +156,23 @@ class InsertionErrors:
     step once was. They take 12 bytes for each step that the replay can hold. Agents without `probe` have none.
     """
 
+    def __init__(self) -> None:
+        self._after = np.zeros((0, 1), np.int64)  # id + 1 of the step in each slot (R, slots); 0: no step
+        self._error = np.zeros((0, 1), np.float32)
+
     def begin(self, run: TrainingRun) -> None:
-        """Start with none."""
-        shape = (len(run.seeds), run.replay.capacity if isinstance(run.agents, ProbedAgents) else 1)
-        self._after = np.zeros(shape, np.int64)  # id + 1 of the step in each slot; 0: no step
-        self._error = np.zeros(shape, np.float32)
+        """Start without errors, unless training continues from a checkpoint."""
+        self._known = isinstance(run.agents, ProbedAgents)
+        if not len(self._error):
+            shape = (len(run.seeds), run.replay.capacity if self._known else 1)
+            self._after, self._error = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
 
     def add(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """Compute the error of a step of each replica, under these ids (R,); −1: no step."""
-        if isinstance(run.agents, ProbedAgents):
+        if self._known:
             rows = np.flatnonzero(ids >= 0)
             slots = ids[rows] % self._after.shape[1]
-            error = probed(run.agents, step.stored_batch(ids)).td_error[rows, 0]
+            error = probed(cast("ProbedAgents", run.agents), step.stored_batch(ids)).td_error[rows, 0]
             self._after[rows, slots], self._error[rows, slots] = ids[rows] + 1, np.abs(error)
 
     def of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
