@@ -133,6 +133,17 @@ def delivery(pin_memory: bool, device: Any) -> Delivery:
     return Delivery(lambda batch: (batch.pin_memory() if pin_memory else batch).torch(place))
 
 
+def checked_out(out: Any) -> Batch:
+    """Return the batch that `sample` is to write into.
+
+    Raises:
+        FieldError: It is not a batch.
+    """
+    if not isinstance(out, Batch):
+        raise FieldError(f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}")
+    return out
+
+
 def copy_batch(batch: Batch, out: Batch) -> None:
     """Copy every array of a batch into those of another, which must have the same columns.
 
