@@ -32,9 +32,9 @@ class Hindsight(Transform):
     * "final": the newest stored step of its episode;
     * "episode": picked uniformly from the stored steps of its episode.
 
-    Other fields that belong to the goal are replaced with it if their names say so: a field whose name contains
-    "desired" gets, from the goal step, the value of the field of that name with "achieved" in its place, if both are
-    declared alike (in ``obs`` and ``next_obs``: that of ``next_obs``). So ``true_desired`` gets ``true_achieved``,
+    Other fields that belong to the goal are recognized by their names and replaced with it: a field whose name
+    contains "desired" gets, from the goal step, the value of the field of that name with "achieved" in its place, if
+    both are declared alike (in ``obs`` and ``next_obs``: that of ``next_obs``). So ``true_desired`` gets ``true_achieved``,
     and ``obs.desired_speed`` gets ``next_obs.achieved_speed``. All other fields keep their stored values.
 
     Their ``reward`` and ``terminated`` are what the given functions say of the new goal; a step that ended its episode
