@@ -1,6 +1,7 @@
 """Run by `test_kernels.py` in a process with TRITON_INTERPRET=1: kernels against PyTorch's operations, bit for bit."""
 
 import itertools
+from unittest.mock import patch
 
 import torch
 
@@ -22,6 +23,11 @@ SAMPLERS = (
 
 def buffers(replay):
     return {name: buffer for name, buffer in replay.named_buffers() if "tickets" not in name}
+
+
+def assert_same_buffers(replay, other):
+    for name, buffer in buffers(replay).items():
+        assert torch.equal(buffer, buffers(other)[name]), name
 
 
 def compare(sampler, next_obs, capacity):
@@ -53,8 +59,18 @@ def compare(sampler, next_obs, capacity):
         for feedback in feedbacks:
             applied = [replay.update_priorities(ids, **feedback) for replay in replays]
             assert torch.equal(*applied)
-        for name, buffer in buffers(replays[0]).items():
-            assert torch.equal(buffer, buffers(replays[1])[name]), name
+        assert_same_buffers(*replays)
+    if sampler.takes_priorities:
+        zeros = torch.arange(replays[0].next_id - capacity, replays[0].next_id)
+        batches = []
+        for replay in replays:
+            replay.update_priorities(zeros, priority=0.0)
+            with patch("replaylab.torch.drawing.samplers.is_compiling", lambda: True):  # nothing is waited for
+                batches.append(replay.sample(150))
+        assert (batches[0].id == -1).all()
+        for name, column in batches[0].items():
+            assert torch.equal(column, batches[1][name]), name
+        assert_same_buffers(*replays)
 
 
 if __name__ == "__main__":

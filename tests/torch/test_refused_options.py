@@ -79,7 +79,10 @@ def test_nothing_stored_is_refused():
         (lambda replay: replay.extend(x=torch.zeros(3)), ShapeError, r"\(3, 2\) \(steps=3, num_envs=2"),
         (lambda replay: replay.extend(x=0.0), ShapeError, "steps axis"),
         (lambda replay: replay.add(x=torch.zeros(2, dtype=torch.complex64)), DtypeError, "convert it"),
-        (lambda replay: replay.add(x="text"), DtypeError, "field `x` must be a tensor"),
+        (lambda replay: replay.add(x="text"), ShapeError, r"field `x` must have shape \(2,\)"),
+        (lambda replay: replay.add(x=np.array(["a", "b"])), DtypeError, "field `x` stores float32"),
+        (lambda replay: replay.add(x=torch.zeros(2), where=torch.ones(2, dtype=bool)), FieldError, "^`where` of `add`"),
+        (lambda replay: replay.extend(x=torch.zeros(1, 2), where=True), FieldError, "^`where` of `extend`"),
         (lambda replay: replay.add(x=torch.zeros(2), final_obs=1), FieldError, "same_step"),
         (lambda replay: replay.sample(0), ConfigError, "`batch_size`"),
         (lambda replay: replay.sample(2, progress=2.0), ConfigError, "`progress`"),
@@ -89,7 +92,7 @@ def test_nothing_stored_is_refused():
         (lambda replay: replay.half(), ConfigError, r"DeviceReplay\.load"),
         (lambda replay: replay.sample(2, out=replay.sample(3)), ReplayError, "`out`"),
     ],
-    ids=range(14),
+    ids=range(17),
 )
 def test_calls(call, error, named):
     replay = DeviceReplay(8, X, num_envs=2, device="cpu", sampler=Prioritized(0.5, 0.4))

@@ -1,24 +1,27 @@
 """A replay whose steps, priorities and draws are on a device of PyTorch."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
+from contextlib import contextmanager
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from replaylab.arguments import LARGEST_AXIS
+from replaylab.arguments import LARGEST_AXIS, checked
 from replaylab.errors import ConfigError, EmptyBufferError, IdError, ShapeError
-from replaylab.replay import Batch, Sampler, Schedules, Seed, Transform
+from replaylab.replay import Batch, Field, Sampler, Schedules, Seed, Transform
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.data.arrays import positive
+from replaylab.replay.data.batch import checked_out
 from replaylab.replay.data.seeding import sampling_streams
 from replaylab.torch import figures, snapshots
 from replaylab.torch.device_parts import DeviceParts
-from replaylab.torch.options import DeviceOptions, device_of
-from replaylab.torch.rows.tensors import as_tensor, ids_tensor
+from replaylab.torch.options import RULES, DeviceOptions, device_of
+from replaylab.torch.rows.tensors import field_tensor, ids_tensor
 
 
 class DeviceReplay(nn.Module):
@@ -28,8 +31,10 @@ class DeviceReplay(nn.Module):
     follow the same distributions, by other random numbers. The same seed draws the same ids on every device. It
     differs from `ReplayBuffer` in this:
 
-    * Values are not checked, since that would wait for the device. `stats` counts feedback that was not valid (NaN,
-      infinite or negative priorities), which is ignored.
+    * Values of tensors are not checked, since that would wait for the device. `stats` counts feedback that was not
+      valid (NaN, infinite or negative priorities), which is ignored. Other values are checked as a `ReplayBuffer` does.
+    * `add` and `extend` have no `where`.
+    * If every stored step has priority 0, a draw on a GPU returns rows of weight 0; see `sample`.
     * `update_priorities` returns a tensor.
     * Priorities are integers: p^α in multiples of 2^−20, at least one multiple unless p is 0, and at most 2^42 / C.
     * Weights are divided by the largest one of the batch, also with ``normalize="buffer"``.
@@ -166,7 +171,8 @@ class DeviceReplay(nn.Module):
             int64 ``[E]``, () where there is no environment axis.
 
         Raises:
-            FieldError: A field is missing or unknown, or `final_obs` is.
+            FieldError: A field is missing or unknown, or `final_obs` is; or `where` was passed, which only a
+                `ReplayBuffer` has.
             ShapeError, DtypeError: A value does not fit its field.
         """
         ids = self.parts.store("add", steps, final_obs, many=False)
@@ -189,15 +195,15 @@ class DeviceReplay(nn.Module):
         """Note that environments, bool ``[E]``, were reset separately: their next step does not follow a stored step.
 
         None: all environments.
+
+        Raises:
+            ShapeError, DtypeError: `where` is not bool ``[E]``.
         """
-        envs = self.options.envs
-        chosen = torch.ones(envs, dtype=torch.bool, device=self.device)
-        if where is not None:
-            chosen = as_tensor("`where`", where, self.device).reshape(-1)
-            if chosen.shape != (envs,) or chosen.dtype != torch.bool:
-                raise ShapeError(
-                    f"`where` must be bool of shape ({envs},), but got {chosen.dtype} of {tuple(chosen.shape)}"
-                )
+        if where is None:
+            chosen = torch.ones(self.options.envs, dtype=torch.bool, device=self.device)
+        else:
+            leading = {} if self.num_envs is None else {"num_envs": self.num_envs}
+            chosen = field_tensor("where", where, Field((), np.bool_), leading, self.device).reshape(-1)
         self.parts.ring.end_episode(chosen)
 
     def set_progress(self, progress: float | None) -> None:
@@ -225,10 +231,12 @@ class DeviceReplay(nn.Module):
 
         Returns:
             A batch of tensors on the device, new ones unless `out` is given. In a CUDA graph its next replay overwrites
-            them.
+            them. If every stored step has priority 0, finding out would wait for a GPU: every row then has id −1,
+            probability 0 and weight 0, so that it adds nothing to a weighted loss, and the values of some step.
 
         Raises:
-            EmptyBufferError: Nothing was stored.
+            EmptyBufferError: Nothing was stored; or, on the CPU and not compiled, every stored step has priority 0.
+            FieldError, ShapeError: `out` is not a batch of an equal call.
             ConfigError: `batch_size` or `progress` is out of its range, or `progress` is passed inside a compiled
                 function (use `set_progress`); or the process was forked, and `reseed` was not called.
         """
@@ -245,6 +253,7 @@ class DeviceReplay(nn.Module):
                 raise ConfigError("`progress` cannot be passed inside torch.compile; call `set_progress` before")
         elif progress is not None or self.parts.scheduled_value is None:
             self.set_progress(progress)
+        out = None if out is None else checked_out(out)
         return self.parts.sample(positive("batch_size", batch_size, most=LARGEST_AXIS), out)
 
     @torch.no_grad()
@@ -276,11 +285,17 @@ class DeviceReplay(nn.Module):
             ids: int64 of any shape; steps that are not stored have probability 0.
             batch_size: B, for `Combined`.
             progress: Training progress, for `Recency` with a schedule.
+
+        Raises:
+            ConfigError: `batch_size` is needed, or it or `progress` is out of its range.
+            DtypeError: The ids are not integers.
         """
         rows = ids_tensor(ids, self.device)
-        if progress is not None or self.parts.scheduled_value is None:
-            self.set_progress(progress)
-        return self.parts.probabilities(rows.flatten(), batch_size).view(rows.shape)
+        if batch_size is not None:
+            batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
+        unknown = self.sampler.distribution_needs_progress and self.parts.scheduled_value is None
+        with self._at(progress, unknown):
+            return self.parts.probabilities(rows.flatten(), batch_size).view(rows.shape)
 
     @torch.no_grad()
     def get(self, ids: Any) -> dict[str, Any]:
@@ -318,10 +333,26 @@ class DeviceReplay(nn.Module):
         Args:
             batch_size: B, for the figures of a distribution that depends on it; None leaves these out.
             progress: Training progress, likewise.
+
+        Raises:
+            ConfigError: `batch_size` or `progress` is out of its range.
         """
-        if progress is not None or self._schedules.constant is not None:
+        if batch_size is not None:
+            batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
+        with self._at(progress, self._schedules.constant is not None):
+            return figures.stats_of(self.parts, batch_size, progress is not None)
+
+    @contextmanager
+    def _at(self, progress: float | None, unknown: bool) -> Iterator[None]:
+        """Set training progress for one call if it is passed, or else its start if it is `unknown`."""
+        value, scheduled = self.parts.scheduled_value, self.parts.draws.scheduled.clone()
+        if progress is not None or unknown:
             self.set_progress(progress)
-        return figures.stats_of(self.parts, batch_size, progress is not None)
+        try:
+            yield
+        finally:
+            self.parts.scheduled_value = value
+            self.parts.draws.scheduled.copy_(scheduled)
 
     @torch.no_grad()
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -361,10 +392,13 @@ class DeviceReplay(nn.Module):
         Raises:
             SnapshotError: The snapshot is damaged, its ids have gaps, or it uses options that only `ReplayBuffer` has.
             StorageError: The folder cannot be read.
+            ConfigError, OverSizeError: As for the constructor.
         """
-        options = {"device": device, "kernels": kernels, "seed": seed}
+        options: dict[str, Any] = {"kernels": kernels}
         if final_obs_share is not None:
             options["final_obs_share"] = final_obs_share
+        options = {name: checked(name, value, RULES[name]) for name, value in options.items()}
+        options |= {"device": device_of(device), "seed": seed}
         replay: Self
         replay, read = snapshots.load(path, lambda **saved: cls(**saved | options))
         with torch.no_grad():

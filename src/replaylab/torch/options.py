@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from replaylab.arguments import SHARE, InvalidArgument, checked, instance, one_of
+from replaylab.arguments import SHARE, InvalidArgument, Rule, checked, instance, one_of
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import LAP, Combined, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Sampler, Uniform
 from replaylab.replay.buffer_config import BufferConfig
@@ -16,6 +16,9 @@ from replaylab.replay.data.fields import Field, need_field
 SAMPLERS = (Uniform, Combined, Recency, Geometric, Prioritized, ReLo, LAP)
 TRANSFORMS = (NStep, FrameStack)
 ENDS = ("terminated", "truncated")
+RULES: dict[str, Rule[Any]] = {"final_obs_share": SHARE, "kernels": one_of("auto", "torch", "triton")}
+"""Rules for options that only a device has."""
+
 HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -38,13 +41,13 @@ class DeviceOptions:
     kernels: str
 
     def __post_init__(self) -> None:
-        for name, rule in (("final_obs_share", SHARE), ("kernels", one_of("auto", "torch", "triton"))):
+        for name, rule in RULES.items():
             object.__setattr__(self, name, checked(name, getattr(self, name), rule))
         object.__setattr__(self, "half", checked("half", self.half, instance(Mapping, "a mapping of field to dtype")))
-        _check_config(self.config)
+        check_config(self.config)
         flat = self.config.flat
         for path, name in self.half.items():
-            if path not in flat or flat[path].dtype.kind != "f" or name not in HALVES:
+            if path not in flat or flat[path].dtype.kind != "f" or name not in tuple(HALVES):
                 raise ConfigError(
                     '`half` must map floating fields to "float16" or "bfloat16", but got '
                     f"{path!r}: {name!r}; the fields are {', '.join(flat)}"
@@ -102,12 +105,17 @@ def device_of(value: Any) -> torch.device:
             device = torch.device(value)
         except (RuntimeError, TypeError):
             raise InvalidArgument('a device of PyTorch such as "cuda" or "cpu"') from None
-        return torch.empty(0, device=device).device  # with its number
+        try:
+            return torch.empty(0, device=device).device  # with its number
+        except Exception as error:  # of any kind: no CUDA in this PyTorch, no driver, no GPU of this number
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise InvalidArgument("a device that PyTorch can use here", fix=f'pass device="cpu" ({reason})') from None
 
     return checked("device", value, take)
 
 
-def _check_config(config: BufferConfig) -> None:
+def check_config(config: BufferConfig) -> None:
+    """Raise `ConfigError` or `FieldError` for an option that only a `ReplayBuffer` has."""
     envs = config.num_envs or 1
     if config.capacity % envs:
         raise ConfigError(

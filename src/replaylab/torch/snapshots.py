@@ -23,6 +23,7 @@ from replaylab.torch.device_parts import DeviceParts
 from replaylab.torch.drawing.fixed_point import ONE, fixed_point
 from replaylab.torch.drawing.philox import LOW
 from replaylab.torch.drawing.samplers import ProportionalDraws, RecencyDraws
+from replaylab.torch.options import check_config
 from replaylab.torch.rows.packing import LEFT
 from replaylab.trees import flatten
 
@@ -71,9 +72,10 @@ def load(path: str | os.PathLike[str], make: Callable[..., Any]) -> tuple[Any, C
     try:
         if config.replicas is not None or config.count_replays or config.min_size > 1:
             raise SnapshotError(f"a DeviceReplay has no replicas, count_replays and min_size, but {folder} has some")
-        replay = make(**{name: getattr(config, name) for name in names}, **device)
+        check_config(config)
     except ReplayError as error:
         raise SnapshotError(f"the snapshot in {folder} cannot be loaded on a device: {error}") from error
+    replay = make(**{name: getattr(config, name) for name in names}, **device)
     return replay, lambda parts: _fill(parts, host, state, folder)
 
 

@@ -120,10 +120,11 @@ def draw_kernel(
     if RANGED:
         start = sum_before(sums, starts, tail % capacity, DEPTH)
         gap = start - sum_before(sums, starts, head % capacity, DEPTH)
-        live = total - tl.where(gap < 0, gap + total, gap)
+        live = total - tl.where(tail % capacity < head % capacity, gap + total, gap)
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     targets = start + random_target(keys, draws, row, rows, live, STRATIFIED)
     targets = tl.where(targets >= total, targets - total, targets)
+    targets = tl.where(live > 0, targets, -1)  # of which the first slot is found
     siblings = tl.arange(0, _FAN)[None, :]
     node = row.to(tl.int64) * 0
     leaf = node
@@ -134,11 +135,10 @@ def draw_kernel(
         targets -= tl.sum(tl.where(siblings < child[:, None], children, 0), 1)
         leaf = tl.sum(tl.where(siblings == child[:, None], children, 0), 1)
         node = node * _FAN + child
-    slot = tl.minimum(node, capacity - 1)
     newest = head - 1
-    age = newest - slot
+    age = newest - node
     age = age - tl.where(age < 0, (age + 1) // capacity - 1, age // capacity) * capacity
-    tl.store(ids + row, newest - age, mask=row < rows)
+    tl.store(ids + row, tl.where(live > 0, newest - age, -1), mask=row < rows)
     tl.store(leaves + row, leaf, mask=row < rows)
     tl.store(least + tl.program_id(0), tl.min(tl.where(row < rows, leaf, _MOST), 0))
     tl.store(live_at, live, mask=tl.program_id(0) == 0)
@@ -154,7 +154,8 @@ def weigh_kernel(
     inside = row < rows
     leaf = tl.load(leaves + row, mask=inside, other=1)
     live = tl.load(live_at).to(tl.float64)
-    tl.store(probabilities + row, leaf.to(tl.float64) / live, mask=inside)
+    probability = tl.where(live > 0.0, leaf.to(tl.float64) / tl.maximum(live, 1.0), 0.0)
+    tl.store(probabilities + row, probability, mask=inside)
     weight = tl.full((SIZE,), 1.0, tl.float64)
     if WEIGHTED:
         if BY_BATCH:
@@ -169,7 +170,7 @@ def weigh_kernel(
             largest = live / tl.load(size_at).to(tl.float64)
         beta = tl.zeros((SIZE,), tl.float64) + tl.load(beta_at)
         weight = power(largest / tl.maximum(leaf, 1).to(tl.float64), beta)
-    tl.store(weights + row, weight.to(tl.float32), mask=inside)
+    tl.store(weights + row, tl.where(live > 0.0, weight, 0.0).to(tl.float32), mask=inside)
     first = tl.program_id(0) == 0
     tl.store(draws, tl.load(draws) + 1, mask=first)
     tl.store(counts, tl.load(counts) + rows, mask=first)

@@ -35,9 +35,10 @@ def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged:
     total = sums[levels(capacity).length - 1]
     if not ranged:
         return torch.zeros_like(total), total
-    ends = sum_before(sums, torch.stack((head % capacity, tail % capacity)), capacity)
+    slots = torch.stack((head % capacity, tail % capacity))
+    ends = sum_before(sums, slots, capacity)
     gap = ends[1] - ends[0]  # the leaves from the head's slot to the tail's
-    return ends[1], total - torch.where(gap < 0, gap + total, gap)
+    return ends[1], total - torch.where(slots[1] < slots[0], gap + total, gap)
 
 
 @operator(
@@ -60,6 +61,7 @@ def draw_leaves(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the ids of drawn steps (rows,) and their leaves, the sum of the leaves of stored steps, (), and the least.
 
+    If that sum is 0, no step can be drawn, and all ids are −1.
     The last one has the smallest leaf of each part of the batch, in however many parts it was drawn.
     """
     if triton:
@@ -70,10 +72,11 @@ def draw_leaves(
     before, live = live_leaves(sums, head, tail, capacity, ranged)
     targets = before + random_targets(keys, factors, draws, live, rows, stratified, False)
     total = sums[levels(capacity).length - 1]
-    slots, leaves = find_leaves(sums, torch.where(targets >= total, targets - total, targets), capacity)
+    targets = torch.where(targets >= total, targets - total, targets)
+    slots, leaves = find_leaves(sums, torch.where(live > 0, targets, -1), capacity)  # of −1 the first slot is found
     newest = head - 1
-    slots = slots.clamp(max=capacity - 1)  # where nothing can be drawn
-    return newest - (newest - slots) % capacity, leaves, live.clone(), leaves.amin(0, keepdim=True)
+    ids = torch.where(live > 0, newest - (newest - slots) % capacity, -1)
+    return ids, leaves, live.clone(), leaves.amin(0, keepdim=True)
 
 
 @operator(
@@ -94,6 +97,8 @@ def weigh_leaves(
 ) -> tuple[Tensor, Tensor]:
     """Return the probabilities and float32 weights of drawn leaves, (B,) each, and count the draw.
 
+    If `live` is 0, all are 0.
+
     Args:
         leaves: int64 (B,).
         live: The sum of the leaves of stored steps, ().
@@ -113,13 +118,13 @@ def weigh_leaves(
     draws.add_(1)
     counts[0].add_(len(leaves))
     real = beta.dtype
-    probability = leaves.to(real) / live
+    probability = torch.where(live > 0, leaves.to(real) / live, 0.0)
     if not weighted:
-        return probability, torch.ones_like(leaves, dtype=torch.float32)
+        return probability, (live > 0).to(torch.float32).expand_as(leaves).clone()
     masses = leaves.clamp(min=1).to(real)
     ratio = (least.amin().clamp(min=1).to(real) if by_batch else live.to(real) / size) / masses
     weight = power(ratio, beta) if real == torch.float64 else ratio.pow(beta)
-    return probability, weight.to(torch.float32)
+    return probability, torch.where(live > 0, weight, 0.0).to(torch.float32)
 
 
 @operator(

@@ -74,7 +74,7 @@ def find_leaves(sums: Tensor, targets: Tensor, capacity: int) -> tuple[Tensor, T
 
     Args:
         sums: Of the tree.
-        targets: int64 (n,), at least 0 and below the total.
+        targets: int64 (n,), below the total; where negative, slot 0 is returned.
         capacity: C.
     """
     tree, siblings = levels(capacity), torch.arange(FAN, device=targets.device)

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sampler, Uniform
 from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
 from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves, weigh_leaves
@@ -195,6 +196,11 @@ class ProportionalDraws(Draws):
         drawing = (stream.keys, stream.factors, stream.draws, ring.head, ring.tail)
         how = (rows, ring.capacity, getattr(self.sampler, "stratified", True), ring.sides is not None, self.triton)
         ids, *leaves = draw_leaves(tree.sums, tree.starts, *drawing, *how)
+        if ids.device.type == "cpu" and not is_compiling() and not leaves[1]:  # on a GPU, this would wait
+            raise EmptyBufferError(
+                "every stored step has priority 0, so none can be drawn; give at least one a positive priority with "
+                "update_priorities"
+            )
         weighted = isinstance(self.sampler, Prioritized)
         by_batch = getattr(self.sampler, "normalize", "batch") != "none"
         size = ring.head if by_batch else ring.size
@@ -223,8 +229,8 @@ class ProportionalDraws(Draws):
         tree, ring = self.tree, self.ring
         changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, self.largest_ever)
         how = (feedback_kind(self.sampler, priorities), self.most, ring.capacity, self.triton)
-        applied: list[Tensor] = []
-        for start in range(0, max(1, len(ids)), MOST_UPDATES):
+        applied: list[Tensor] = [] if len(ids) else [torch.zeros_like(ring.head)]
+        for start in range(0, len(ids), MOST_UPDATES):
             part = slice(start, start + MOST_UPDATES)
             steps = (ring.head, ring.tail, ids[part], values[part], counts)
             applied.append(update_leaves(*changed, tree.starts, self.numbers, *steps, *how))

@@ -54,7 +54,10 @@ class Assembly(nn.Module):
         self.names = list(self.fields) + ([] if n_step is None else ["discount", "n_steps"])
 
     def columns(self, ids: Tensor) -> dict[str, Tensor]:
-        r"""Return flat columns (B, \*shape) of stored steps, int64 (B,), as a transformed batch has them."""
+        r"""Return flat columns (B, \*shape) of stored steps, int64 (B,), as a transformed batch has them.
+
+        An id of −1, where no step could be drawn, has the values of step 0's slot.
+        """
         columns, returns, ends, places = self.gather(ids)
         columns |= zip(ENDS, ends.unbind(0), strict=True)
         if self.n_step is not None:
@@ -66,7 +69,7 @@ class Assembly(nn.Module):
 
     def _add_stacks(self, columns: dict[str, Tensor], ids: Tensor, last: Tensor) -> None:
         """Add the fields of `frames`, and stack their next ones."""
-        columns |= self._frames(ids, list(self.frames.columns))
+        columns |= self._frames(ids.clamp(min=0), list(self.frames.columns))
         nexts = [path for path in self.stacked if f"next_{path}" in columns]
         for path, older in self._frames(last, nexts).items():
             newest = columns[f"next_{path}"]

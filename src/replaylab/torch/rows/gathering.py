@@ -77,7 +77,7 @@ class RowGather(nn.Module):
         self.register_buffer("powers", powers.to(device), persistent=False)
 
     def forward(self, ids: Tensor) -> Gathered:
-        """Return what is known of stored steps, int64 (B,)."""
+        """Return what is known of stored steps, int64 (B,), or −1 for no step."""
         ring, rows = self.ring, len(ids)
         tables = (ring.frames, ring.rest, ring.flags, ring.side, ring.head)
         how = (self.sources, self.starts, self.ends, self.column, ring.envs, self.triton)
@@ -119,7 +119,7 @@ def gather_rows(
         flags: Of the ring.
         side: Of the ring.
         head: Of the ring.
-        ids: int64 (B,).
+        ids: int64 (B,); of −1, where no step could be drawn, the values of step 0's slot are returned.
         powers: See `RowGather`.
         plan: Of each word that is taken: its source, its place in the row, the words of the fields before, those of its
             field, and its place in the field, int64 (5, words).
@@ -136,6 +136,7 @@ def gather_rows(
         made: tuple[Tensor, Tensor, Tensor, Tensor]
         made = kernels.gather((frames, rest), (flags, side, head), ids, powers, plan, column, envs)
         return made
+    ids = ids.clamp(min=0)
     returns, last_flags, places = _follow(flags, side, rest, head, ids, powers, column, envs)
     ending = torch.stack((last_flags & TERMINATED != 0, last_flags & TRUNCATED != 0))
     capacity = len(flags)

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from replaylab.errors import ShapeError
-from replaylab.replay.data.arrays import refuse
+from replaylab.errors import FieldError, ShapeError
+from replaylab.replay.data.arrays import as_array, refuse
 from replaylab.torch.options import ENDS, DeviceOptions, top
 from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
-from replaylab.torch.rows.tensors import as_tensor, field_tensor
+from replaylab.torch.rows.tensors import as_tensor, field_tensor, on_host
 from replaylab.trees import flatten_as
 
 
@@ -26,9 +26,14 @@ def incoming_steps(
         many: Whether there is a T axis.
 
     Raises:
-        FieldError: A field is missing or unknown, or `final_obs` is.
+        FieldError: A field is missing or unknown, or `final_obs` is, or `where` was passed.
         ShapeError, DtypeError: A value does not fit its field.
     """
+    if steps.pop("where", None) is not None:
+        raise FieldError(
+            f"`where` of `{call}` must be left out in a DeviceReplay, where every environment takes each step; store "
+            "steps of some environments in a ReplayBuffer"
+        )
     config, flat, device = options.config, options.config.flat, options.device
     values = dict(flatten_as(config.fields, steps))
     if values.keys() != flat.keys() or (final_obs is not None and config.autoreset != "same_step"):
@@ -36,7 +41,8 @@ def incoming_steps(
     leading = {} if config.num_envs is None else {"num_envs": config.num_envs}
     if many:
         first = next(iter(flat))
-        shape = as_tensor(f"field `{first}`", values[first], device).shape
+        what, value = f"field `{first}`", values[first]
+        shape = as_array(what, value).shape if on_host(value) else as_tensor(what, value, device).shape
         if not shape:
             raise ShapeError(f"field `{first}` of `extend` must have a steps axis at place 0, but got shape ()")
         leading = {"steps": shape[0]} | leading
@@ -65,7 +71,7 @@ def _with_final_obs(
     paths = [path for path in flat if top(path) == "next_obs"]
     final_by_path = dict(flatten_as(options.config.fields, {"next_obs": final_obs}))
     if final_by_path.keys() != set(paths) or any(value is None for value in final_by_path.values()):
-        raise ShapeError(
+        raise FieldError(
             "`final_obs` must hold the last observations of all environments, as tensors nested and shaped as "
             f"`next_obs` is ({', '.join(paths)}), but got {type(final_obs).__name__}; only those of ended environments "
             "are used"
@@ -74,6 +80,6 @@ def _with_final_obs(
     replaced = {}
     for path in paths:
         final = field_tensor(path, final_by_path[path], flat[path], leading, options.device)
-        mask = ended.view(*ended.shape, *[1] * (final.ndim - ended.ndim))
+        mask = ended.view(ended.shape + (1,) * (final.ndim - ended.ndim))
         replaced[path] = torch.where(mask, final, tensors[path])
     return replaced

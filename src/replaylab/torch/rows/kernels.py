@@ -28,7 +28,7 @@ def gather_kernel(
     row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
     inside = row < rows
     head = tl.load(head_at)
-    step = tl.load(ids + row, mask=inside, other=0)
+    step = tl.maximum(tl.load(ids + row, mask=inside, other=0), 0)
     drawn = step % capacity
     last = step
     count = step * 0

@@ -1,16 +1,35 @@
-"""Arguments of a `DeviceReplay` as tensors on its device, checked by shape and dtype only: values would need a wait."""
+"""Arguments of a `DeviceReplay` as tensors on its device.
+
+Tensors are checked by shape and dtype only: values would need a wait. All other values are on the host, and are checked
+as those of a `ReplayBuffer` are.
+"""
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from replaylab.arguments import shown
 from replaylab.errors import DtypeError, ShapeError
-from replaylab.replay.data.arrays import CASTABLE, check_shape, feedback_of
+from replaylab.replay.data.arrays import CASTABLE, check_shape, feedback_of, fitted, ids_array, values_array
 from replaylab.replay.data.fields import Field
 from replaylab.torch.options import DeviceOptions, torch_dtype
+
+
+def on_host(value: Any) -> bool:
+    """Whether a value is neither a tensor nor another library's array on a GPU, so that its numbers can be checked.
+
+    A compiler sees tensors only.
+    """
+    return not (isinstance(value, Tensor) or hasattr(value, "__cuda_array_interface__") or is_compiling())
+
+
+def moved(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device."""
+    return torch.as_tensor(array if array.flags.writeable else array.copy()).to(device, non_blocking=True)
 
 
 def as_tensor(what: str, value: Any, device: torch.device) -> Tensor:
@@ -31,12 +50,15 @@ def field_tensor(path: str, value: Any, field: Field, leading: dict[str, int], d
 
     Raises:
         ShapeError: Its shape is another one.
-        DtypeError: Its dtype could hold values that the field's cannot.
+        DtypeError: Its dtype, or a value on the host, does not fit the field's.
     """
+    if on_host(value):
+        lengths = (None, leading.get("steps"), leading.get("num_envs"))
+        return moved(fitted(path, value, field.dtype, field.shape, *lengths), device)
     tensor = as_tensor(f"field `{path}`", value, device)
     check_shape(path, tuple(tensor.shape), leading, field.shape)
     dtype = torch_dtype(path, field)
-    if tensor.dtype != dtype and not (_fits(tensor.dtype, dtype, field) or not isinstance(value, Tensor)):
+    if tensor.dtype != dtype and not _fits(tensor.dtype, dtype, field):
         raise DtypeError(
             f"field `{path}` stores {field.dtype}, but got {tensor.dtype}, whose values may not fit and cannot be "
             f"checked on the device; convert it (`.to({dtype})`)"
@@ -61,7 +83,10 @@ def ids_tensor(ids: Any, device: torch.device) -> Tensor:
 
     Raises:
         DtypeError: They are not integers.
+        IdError: An id on the host is larger than any int64.
     """
+    if on_host(ids):
+        return moved(ids_array(ids), device)
     tensor = as_tensor("`ids`", ids, device)
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         raise DtypeError(f"`ids` must be integers, but got {tensor.dtype}; pass the ids that add or sample returned")
@@ -75,11 +100,26 @@ def feedback_tensors(ids: Any, td_error: Any, priority: Any, options: DeviceOpti
         ConfigError: Not exactly one of `td_error` and `priority` is given, or a priority to a sampler without.
         ShapeError, DtypeError: The tensors do not fit each other.
     """
-    if priority is not None and not hasattr(priority, "ndim"):
-        priority = torch.as_tensor(priority)
     rows, sampler = ids_tensor(ids, options.device), options.config.sampler
+    if isinstance(priority, Tensor) and not priority.ndim:
+        priority = priority.expand(rows.shape)  # here, since `feedback_of` would wait for its value
     name, values = feedback_of(rows, td_error, priority, sampler, sampler.takes_priorities)
-    values = as_tensor(f"`{name}`", values, options.device)
+    values = _real_tensor(f"`{name}`", values, options.device)
     if values.shape != rows.shape:
         raise ShapeError(f"`{name}` must have the shape of `ids`, {tuple(rows.shape)}, but got {tuple(values.shape)}")
     return rows.flatten(), values.flatten(), name == "priority"
+
+
+def _real_tensor(what: str, values: Any, device: torch.device) -> Tensor:
+    """Return TD errors or priorities as a tensor.
+
+    Raises:
+        DtypeError: They are not real numbers.
+    """
+    if on_host(values):
+        reals = values_array(what.strip("`"), values)
+        return moved(reals.astype(np.float32) if device.type == "mps" else reals, device)
+    tensor = as_tensor(what, values, device)
+    if tensor.dtype.is_complex or tensor.dtype == torch.bool:
+        raise DtypeError(f"{what} must be real numbers, but got {tensor.dtype}; pass one float an id")
+    return tensor
