@@ -20,7 +20,7 @@ from replaylab.replay.data.batch import checked_out
 from replaylab.replay.data.seeding import sampling_streams
 from replaylab.torch import figures, snapshots
 from replaylab.torch.device_parts import DeviceParts
-from replaylab.torch.options import RULES, DeviceOptions, device_of
+from replaylab.torch.options import RULES, DeviceOptions, check_config, device_of
 from replaylab.torch.rows.tensors import field_tensor, ids_tensor
 
 
@@ -400,7 +400,7 @@ class DeviceReplay(nn.Module):
         options = {name: checked(name, value, RULES[name]) for name, value in options.items()}
         options |= {"device": device_of(device), "seed": seed}
         replay: Self
-        replay, read = snapshots.load(path, lambda **saved: cls(**saved | options))
+        replay, read = snapshots.load(path, check_config, lambda **saved: cls(**saved | options))
         with torch.no_grad():
             read(replay.parts)
         replay._any_stored = replay.size > 0

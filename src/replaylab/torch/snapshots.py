@@ -23,7 +23,6 @@ from replaylab.torch.device_parts import DeviceParts
 from replaylab.torch.drawing.fixed_point import ONE, fixed_point
 from replaylab.torch.drawing.philox import LOW
 from replaylab.torch.drawing.samplers import ProportionalDraws, RecencyDraws
-from replaylab.torch.options import check_config
 from replaylab.torch.rows.packing import LEFT
 from replaylab.trees import flatten
 
@@ -54,11 +53,14 @@ def save(parts: DeviceParts, path: str | os.PathLike[str]) -> None:
     persistence.save(host._parts, path, about, extra)
 
 
-def load(path: str | os.PathLike[str], make: Callable[..., Any]) -> tuple[Any, Callable[[DeviceParts], None]]:
+def load(
+    path: str | os.PathLike[str], check: Callable[[BufferConfig], None], make: Callable[..., Any]
+) -> tuple[Any, Callable[[DeviceParts], None]]:
     """Return a new replay of the options of a snapshot, and what fills its parts.
 
     Args:
         path: The folder.
+        check: Raises an error for options that a device does not have.
         make: Takes options by name and returns a replay.
     """
     folder = folder_of(path, "load")
@@ -72,7 +74,7 @@ def load(path: str | os.PathLike[str], make: Callable[..., Any]) -> tuple[Any, C
     try:
         if config.replicas is not None or config.count_replays or config.min_size > 1:
             raise SnapshotError(f"a DeviceReplay has no replicas, count_replays and min_size, but {folder} has some")
-        check_config(config)
+        check(config)
     except ReplayError as error:
         raise SnapshotError(f"the snapshot in {folder} cannot be loaded on a device: {error}") from error
     replay = make(**{name: getattr(config, name) for name in names}, **device)
