@@ -3,7 +3,6 @@
 import gc
 import os
 import re
-import sys
 import zlib
 from functools import cache
 
@@ -19,7 +18,6 @@ MAY_BE_SKIPPED_IN_CI = (
     "the worker is this process",  # of one executor in the conformance tests of all
     "EnvPool has no wheel for every machine",  # in none of the extras that `make test` installs
     "pip install rliable",  # needs an older pandas than the extras
-    "pip install .* cleanrl==1.2.0",  # needs an older Gymnasium than the extras
     "written for gym, before Gymnasium",
     "the superuser may write everywhere",
     "Triton takes 1 GB",
@@ -94,23 +92,10 @@ def pytest_runtest_makereport():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report():
-    report = yield
-    _undo_rl_zoo3()  # before the next file imports what it replaced
-    return _fail_unlisted_skip(report)
+    return _fail_unlisted_skip((yield))
 
 
 def pytest_collection_finish():
     gc.collect()
     gc.freeze()  # or every later garbage collection would go through all tests and modules again
     gc.enable()
-
-
-def _undo_rl_zoo3():
-    """Undo what importing rl-zoo3 does: it gives every environment of the process its own TimeLimit."""
-    if "rl_zoo3.gym_patches" not in sys.modules:
-        return
-    import gymnasium
-
-    (original,) = sys.modules["rl_zoo3.gym_patches"].PatchedTimeLimit.__bases__
-    for module in (gymnasium.wrappers, gymnasium.wrappers.common, gymnasium.envs.registration):
-        module.TimeLimit = original

@@ -97,10 +97,3 @@ def test_buffers_of_tianshou():
     given = {"total_size": 8, "buffer_num": 2}
     accepts = {"total_batches": "None", "seed": SEED}
     assert wrongs(Call(tianshou.ReplayLabVectorBuffer, given, accepts)) == []
-
-
-def test_text_of_the_zoo():
-    pytest.importorskip("rl_zoo3")
-    from replaylab.integrations import zoo
-
-    assert wrongs(Call(zoo.configured, {"text": "Recency()"})) == []
