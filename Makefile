@@ -3,6 +3,7 @@
 #   make study    build, install and run the quick study; prints where its report lies
 #   make test     build, install and run the tests, except the slow ones (SLOW_TENTH=0 to 9: and a tenth of these)
 #   make test-cuda  the tests that need a GPU, each told as skipped where PyTorch finds none
+#   make test-readme  README's and the start page's blocks, in environments that have only what their own commands install
 #   make test-wheel    source distribution, wheels from it alone, each tried in an empty environment (PYTHONS="python3.11 ...")
 #   make test-aarch64  the draws of every sampler on an emulated 64-bit Arm processor (needs a cross-compiler and QEMU)
 #   make results  recompute the tables of published studies from their rows, and compare the pages' numbers with them
@@ -30,7 +31,7 @@ CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constr
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study results reports test test-slow test-cuda test-wheel test-aarch64 bench bench-training bench-minatar device-check lint format stubs docs notebooks pictures coverage sanitize fuzz golden clean
+.PHONY: study results reports test test-slow test-cuda test-readme test-wheel test-aarch64 bench bench-training bench-minatar device-check lint format stubs docs notebooks pictures coverage sanitize fuzz golden clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -48,6 +49,12 @@ test-slow: $(VENV)/.test
 test-cuda: $(VENV)/.test
 	@echo "==> running the tests that need a GPU"
 	@$(PYTEST) -m cuda tests
+
+test-readme: $(VENV)/.core
+	@echo "==> following README and the start page in empty environments"
+	@rm -rf build/readme
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/readme .
+	@$(BIN)/python tests/wheels/readme.py build/readme/*.whl --constraint constraints.txt
 
 test-wheel:
 	@tests/wheels/empty_environment.sh $(or $(PYTHONS),$(PYTHON))

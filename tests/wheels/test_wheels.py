@@ -1,5 +1,7 @@
 """Draws as recorded, and what is written about wheels agrees with itself; `make test-wheel` builds them."""
 
+import doctest
+import re
 import subprocess
 import tarfile
 import tomllib
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from replaylab import _core
-from tests.wheels import golden
+from tests.wheels import golden, readme
 from tests.wheels.check_wheel import example
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,24 @@ def test_the_example_a_wheel_is_tried_with():
     assert "update_priorities" in example()
     imports = [line.split()[1] for line in example().splitlines() if line.startswith(("import", "from"))]
     assert {name.partition(".")[0] for name in imports} == {"numpy", "replaylab"}, "needs NumPy alone"
+
+
+@pytest.mark.parametrize("page", readme.PAGES)
+def test_first_command_installs_what_the_page_imports(page):
+    """`make test-readme` follows the page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    code = "\n".join(block[1] for block in readme.BLOCK.finditer(text))
+    imports = re.findall(r"^(?:>>> )?(?:import|from) (\w+)", code, re.MULTILINE)
+    assert "." in readme.packages(text)
+    assert set(imports) <= {"numpy", "replaylab", *readme.packages(text)}
+
+
+@pytest.mark.parametrize("code", ["assert 1 == 2", ">>> 1 + 1\n3\n"])
+def test_a_wrong_block_of_readme_fails(code, tmp_path, monkeypatch):
+    (tmp_path / "README.md").write_text(f"```python\n{code}\n```\n")
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    with pytest.raises((AssertionError, doctest.DocTestFailure)):
+        readme.run_blocks("README.md")
 
 
 def test_each_version_that_is_built_is_one_that_may_be_installed():
