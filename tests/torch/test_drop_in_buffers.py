@@ -60,6 +60,94 @@ def test_fasttd3(n_steps, playground_mode, device):
     assert int(buffer.update_priorities(data["id"], after["rewards"])) == 20 * E
 
 
+MAKE = """
+rb = SimpleReplayBuffer(
+    n_env=args.num_envs,
+    buffer_size=args.buffer_size,
+    n_obs=n_obs,
+    n_act=n_act,
+    n_critic_obs=n_critic_obs,
+    asymmetric_obs=envs.asymmetric_obs,
+    playground_mode=env_type == "mujoco_playground",
+    n_steps=args.num_steps,
+    gamma=args.gamma,
+    device=device,
+)
+"""
+STEP = """
+transition = TensorDict(
+    {
+        "observations": obs,
+        "actions": torch.as_tensor(actions, device=device, dtype=torch.float),
+        "next": {
+            "observations": true_next_obs,
+            "rewards": torch.as_tensor(rewards, device=device, dtype=torch.float),
+            "truncations": truncations.long(),
+            "dones": dones.long(),
+        },
+    },
+    batch_size=(envs.num_envs,),
+    device=device,
+)
+if envs.asymmetric_obs:
+    transition["critic_observations"] = critic_obs
+    transition["next"]["critic_observations"] = true_next_critic_obs
+rb.extend(transition)
+
+data = rb.sample(max(1, args.batch_size // args.num_envs))
+data["observations"] = normalize_obs(data["observations"])
+data["next"]["observations"] = normalize_obs(data["next"]["observations"])
+if envs.asymmetric_obs:
+    data["critic_observations"] = normalize_obs(data["critic_observations"])
+    data["next"]["critic_observations"] = normalize_obs(data["next"]["critic_observations"])
+raw_rewards = data["next"]["rewards"]
+data["next"]["rewards"] = normalize_reward(raw_rewards)
+
+rewards = data["next"]["rewards"]
+dones = data["next"]["dones"].bool()
+truncations = data["next"]["truncations"].bool()
+bootstrap = (truncations | ~dones).float()
+discount = args.gamma ** data["next"]["effective_n_steps"]
+"""
+"""Every use of the buffer in FastTD3's training script, ``fast_td3/train.py`` at 229ed59b (MIT license)."""
+
+SIZES = ["n_env", "buffer_size", "n_obs", "n_act", "n_critic_obs"]
+ATTRIBUTES = [*SIZES, "asymmetric_obs", "playground_mode", "gamma", "n_steps", "device", "ptr"]
+"""Those of its ``SimpleReplayBuffer`` (``fast_td3/fast_td3_utils.py``), without the tensors of its storage."""
+
+
+@pytest.mark.parametrize("env_type", ["humanoid_bench", "isaaclab", "mujoco_playground"])
+@pytest.mark.parametrize("num_steps", [1, 3])
+def test_fasttd3s_training_script_runs(env_type, num_steps, device):
+    asymmetric_obs = env_type != "humanoid_bench"
+    args = SimpleNamespace(num_envs=4, buffer_size=6, num_steps=num_steps, gamma=0.9, batch_size=32)
+    envs = SimpleNamespace(asymmetric_obs=asymmetric_obs, num_envs=4)
+    names = {"SimpleReplayBuffer": SimpleReplayBuffer, "TensorDict": TensorDict, "torch": torch, "device": device}
+    names |= {"args": args, "envs": envs, "env_type": env_type, "n_obs": 3, "n_act": 2, "n_critic_obs": 5}
+    names |= {"normalize_obs": lambda obs: obs / 2, "normalize_reward": lambda reward: reward * 10}
+    exec(MAKE, names)
+    rb = names["rb"]
+    for t in range(8):
+        names["obs"], names["true_next_obs"] = torch.full((4, 3), 2.0 * t), torch.full((4, 3), 2.0 * t + 2)
+        names["critic_obs"], names["true_next_critic_obs"] = (
+            torch.full((4, 5), 2.0 * t),
+            torch.full((4, 5), 2.0 * t + 2),
+        )
+        names["actions"], names["rewards"] = torch.zeros(4, 2), torch.ones(4)
+        names["dones"], names["truncations"] = torch.arange(4) == t % 4, torch.zeros(4)
+        exec(STEP, names)
+    data, taken = names["data"], names["data"]["next"]["effective_n_steps"]
+    assert len(data) == 32
+    assert torch.equal(names["rewards"], 10 * sum((taken > k) * 0.9**k for k in range(num_steps)))
+    going = names["bootstrap"] == 1
+    assert torch.equal(data["next"]["observations"][going, 0], (data["observations"][:, 0] + taken)[going])
+    torch.testing.assert_close(names["discount"], 0.9**taken)
+    assert ("critic_observations" in data) == asymmetric_obs
+    assert not going.all()
+    assert all(hasattr(rb, name) for name in ATTRIBUTES)
+    assert (rb.ptr, rb.buffer_size, rb.n_env, rb.n_steps) == (8, 6, 4, num_steps)
+
+
 def test_maniskill(device):
     spaces = {"single_observation_space": SimpleNamespace(shape=(2,))}
     env = SimpleNamespace(**spaces, single_action_space=SimpleNamespace(shape=(1,)))

@@ -3,6 +3,8 @@
 Change the import in FastTD3's ``train.py``::
 
     from replaylab.torch.fasttd3 import SimpleReplayBuffer
+
+It needs tensordict, which FastTD3 requires too.
 """
 
 from typing import Any, Literal
@@ -38,6 +40,13 @@ class SimpleReplayBuffer(nn.Module):
         sampler: As for `DeviceReplay`.
         next_obs: As for `DeviceReplay`.
         seed: As for `DeviceReplay`.
+
+    Attributes:
+        replay: The `DeviceReplay` underneath.
+        ptr: How many steps of each environment were stored so far, as in FastTD3.
+
+    The other arguments of FastTD3's class are attributes, too. The tensors of its storage (``observations``, ...) are
+    not: use ``replay.get(ids)``.
     """
 
     def __init__(
@@ -58,7 +67,10 @@ class SimpleReplayBuffer(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        self.n_env, self.n_obs, self.asymmetric_obs = n_env, n_obs, asymmetric_obs
+        self.n_env, self.buffer_size, self.n_steps, self.gamma = n_env, buffer_size, n_steps, gamma
+        self.n_obs, self.n_act, self.n_critic_obs, self.asymmetric_obs = n_obs, n_act, n_critic_obs, asymmetric_obs
+        self.playground_mode = playground_mode and asymmetric_obs
+        self.device, self.ptr = device, 0
         self.shared = n_obs if playground_mode else 0
         obs = {"policy": Field((n_obs,))}
         if asymmetric_obs:
@@ -88,6 +100,7 @@ class SimpleReplayBuffer(nn.Module):
             terminated=(after["dones"] > 0) & ~truncated,
             truncated=truncated,
         )
+        self.ptr += 1
 
     def sample(self, batch_size: int, *, progress: float | None = None) -> Any:
         """Draw ``n_env * batch_size`` rows."""
