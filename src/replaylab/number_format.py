@@ -96,11 +96,6 @@ def signed(text: str, value: float) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def signed_decimals(value: float) -> str:
-    """Return `decimals` with the sign always there; an infinite number is +∞ or −∞."""
-    return signed(_special(value) or decimals(value), value)
-
-
 def signed_significant(value: float) -> str:
     """Return `significant` with the sign always there."""
     return signed(significant(value), value)

@@ -7,23 +7,13 @@ from matplotlib.figure import Figure
 
 from replaylab import watch
 from replaylab.learners.metrics.metrics_table import Metrics
-from replaylab.replay import Field, ReplayBuffer
-from tests.senseless import ANY, Call, wrongs
+from tests.senseless import Call, wrongs
 
 GRID = watch.Grid((2, 2))
 FRAME = np.zeros((4, 4, 3), np.uint8)
 METRICS = Metrics(
     {"seed": np.zeros(2, np.int64), "step": np.arange(2), "metric": np.array(["m", "m"]), "value": np.ones(2)}
 )
-
-
-def pictures():
-    """A replay of two tiny pictures."""
-    fields = {"obs": Field((2, 2), np.uint8), "action": Field((), np.int64), "reward": Field()}
-    replay = ReplayBuffer(4, fields | {"terminated": Field((), bool), "truncated": Field((), bool)}, seed=0)
-    ends = np.zeros(2, bool)
-    replay.extend(obs=np.ones((2, 2, 2), np.uint8), action=[0, 1], reward=[0, 1], terminated=ends, truncated=ends)
-    return replay
 
 
 class Agent:
@@ -54,12 +44,6 @@ CALLS = [
     Call(watch.visit_map, {"visits": {"a": np.ones(4)}, "grid": GRID}, {"unit": "text nul"}),
     Call(watch.value_map, {"values": np.ones(4), "grid": GRID}, {"title": "text nul"}),
     Call(
-        watch.replay_sheet,
-        {"replay": pictures()},
-        {"replica": "0", "agents": ANY, "batch_size": "None", "progress": "None 0"},
-    ),
-    Call(watch.draw_sheets, {"sheets": {"a": watch.replay_sheet(pictures())}}, {"note": "text nul"}),
-    Call(
         watch.TensorBoard,
         {"folder": "events", "seeds": [0]},
         {"folder": "text", "seeds": "[]"},
@@ -88,5 +72,5 @@ def test_a_figure_needs_a_path(path):
 
 
 def test_nothing_is_left_out():
-    others = {"Episode", "ReplaySheet", "ShownSteps", "save"}
+    others = {"Episode", "save"}
     assert {call.name.split(".")[0] for call in CALLS} | others == set(watch.__all__)

@@ -17,7 +17,6 @@ from replaylab.envs.goals.goal_functions import goal_functions
 from replaylab.envs.pixels.atari import make_atari
 from replaylab.envs.pixels.atari_vector import AtariVectorEnv
 from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
-from replaylab.envs.pixels.screen import Screen
 from replaylab.envs.registration import register_envs
 from replaylab.envs.tabular.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
 from replaylab.envs.tabular.grid_world import GridWorldEnv, GridWorldVectorEnv
@@ -51,7 +50,6 @@ __all__ = [
     "MountainCarGoalVectorEnv",
     "MountainCarVectorEnv",
     "NoisyRewards",
-    "Screen",
     "TableVectorEnv",
     "TransitionTable",
     "VectorNoisyRewards",

@@ -116,19 +116,13 @@ class DivisibleReplay(Replay, Protocol):
 
 @runtime_checkable
 class InspectableReplay(Replay, Protocol):
-    """A replay that shows single steps and how often each was drawn: for measures and sheets of what is replayed."""
-
-    def stored_ids(self) -> list[npt.NDArray[np.int64]]:
-        """Return the ids of the stored steps, replica by replica, (N,), oldest first."""
-
-    def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
-        """Return these steps as they are stored, as columns nested like the fields."""
+    """A replay that shows single steps and how often each was drawn, for measures of what is replayed."""
 
     def as_batch(self, ids: npt.ArrayLike) -> Batch:
         """Return these steps in the form of a drawn batch."""
 
     def replay_counts(self) -> list[npt.NDArray[np.int64]]:
-        """Return how often each stored step was drawn, replica by replica, (N,) in the order of `stored_ids`."""
+        """Return how often each stored step was drawn, replica by replica, (N,), oldest first."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Views of training results: maps of grid worlds, curves, sheets of replayed frames, videos of the greedy policy.
+"""Views of training results: maps of grid worlds, curves, videos of the greedy policy.
 
     from replaylab.watch import Grid, save, visit_map
 
@@ -11,9 +11,7 @@ from replaylab.watch.grid import Grid
 from replaylab.watch.grid_maps import value_map, visit_map
 from replaylab.watch.learning_curves import by_episode, learning_curves
 from replaylab.watch.playing import Episode, greedy, play
-from replaylab.watch.replay_sheet import ReplaySheet, ShownSteps, replay_sheet
 from replaylab.watch.saving import save
-from replaylab.watch.sheet_drawing import draw_sheets
 from replaylab.watch.smoothing import ewma, running_mean
 from replaylab.watch.tensorboard import TensorBoard
 from replaylab.watch.video import write_frames, write_video
@@ -21,16 +19,12 @@ from replaylab.watch.video import write_frames, write_video
 __all__ = [
     "Episode",
     "Grid",
-    "ReplaySheet",
-    "ShownSteps",
     "TensorBoard",
     "by_episode",
-    "draw_sheets",
     "ewma",
     "greedy",
     "learning_curves",
     "play",
-    "replay_sheet",
     "running_mean",
     "save",
     "value_map",

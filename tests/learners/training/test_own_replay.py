@@ -110,7 +110,9 @@ def test_one_that_cannot_be_restored_says_so(tmp_path):
 
 
 def test_one_that_cannot_be_inspected_says_so():
-    with pytest.raises(ConfigError, match="needs an InspectableReplay, but ToyReplay has no `as_batch`, `get`"):
+    with pytest.raises(
+        ConfigError, match="needs an InspectableReplay, but ToyReplay has no `as_batch`, `replay_counts`"
+    ):
         train(config(maker(ToyReplay, []), measure_every=20), [3])
 
 

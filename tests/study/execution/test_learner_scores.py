@@ -12,7 +12,7 @@ STRATEGIES = {
 
 
 def test_a_study_of_them_runs_and_each_draws_otherwise(tmp_path):
-    made = run_here(tmp_path, strategies=STRATEGIES, seeds=2, budget__steps=200, watch={"steps": 0})
+    made = run_here(tmp_path, strategies=STRATEGIES, seeds=2, budget__steps=200)
     losses = {curve.strategy: tuple(curve.values[:, -1]) for curve in made.curves("train/loss")}
     assert losses.keys() == STRATEGIES.keys()
     assert len(set(losses.values())) == len(STRATEGIES)

@@ -1,6 +1,5 @@
-"""What workers return with their rows: sheets of replayed frames and moving pictures, and what the report shows."""
+"""Videos that workers return with their rows, and their place in the report."""
 
-import importlib
 import json
 import re
 import subprocess
@@ -17,9 +16,8 @@ from replaylab.study.execution.worker.first_seed_pictures import FirstSeedPictur
 from replaylab.study.plan.chunks import plan
 from replaylab.study.report import report
 from replaylab.study.report.sections import pictures
-from replaylab.study.results.store import MOST_BYTES, NOT_MADE, SHEET, VIDEO, damage, encoded, open_rows, read_pictures
-from replaylab.watch import ReplaySheet, write_video
-from tests.learners.dqn import pixels
+from replaylab.study.results.store import MOST_BYTES, NOT_MADE, VIDEO, damage, encoded, open_rows, read_pictures
+from replaylab.watch import write_video
 from tests.study.tiny import rows, study, table
 
 GAME = "replaylab/MinAtar-Breakout-v1"
@@ -34,7 +32,7 @@ def of(environment, folder, **changes):
 
 @pytest.fixture(scope="module")
 def minatar(tmp_path_factory):
-    made = of(GAME, tmp_path_factory.mktemp("minatar"), watch={"steps": 4, "video": 12}, chunk_size=2)
+    made = of(GAME, tmp_path_factory.mktemp("minatar"), watch={"video": 12}, chunk_size=2)
     made.run(executor=InProcess())
     return made
 
@@ -46,45 +44,24 @@ def only_pictures(monkeypatch):
     monkeypatch.setattr(report, "SECTIONS", (pictures.section,))
 
 
-def test_each_chunk_hands_back_its_first_seeds_pictures(minatar):
+def test_each_chunk_returns_its_first_seeds_video(minatar):
     for chunk in minatar.present:
-        found = read_pictures(minatar.file_of(chunk))
-        assert set(found) == {SHEET, VIDEO}
-        sheet = ReplaySheet.from_bytes(found[SHEET])
-        titles = [row.title for row in sheet.rows]
-        assert titles[-1] == "Replayed most"
-        assert titles[0] == ("All equally likely" if chunk.strategy == "uniform" else "Highest priority")
-        assert sheet.stored == 100
-        assert sheet.rows[0].frames.shape == (4, 10, 10, 3)
-        assert len(found[SHEET]) < 60_000
+        assert set(read_pictures(minatar.file_of(chunk))) == {VIDEO}
         assert damage(minatar.file_of(chunk)) is None
 
 
-def test_the_sheet_is_that_of_the_first_seed(minatar, tmp_path):
-    alone = of(GAME, tmp_path, watch={"steps": 4, "video": 0}, seeds=[0])
+def test_the_video_is_that_of_the_first_seed(minatar, tmp_path):
+    alone = of(GAME, tmp_path, watch={"video": 12}, seeds=[0])
     alone.run(executor=InProcess())
-    for one, both in zip(alone.present, minatar.present, strict=True):
-        files = alone.file_of(one), minatar.file_of(both)
-        own, joint = (ReplaySheet.from_bytes(read_pictures(file)[SHEET]) for file in files)
-        for mine, its in zip(own.rows, joint.rows, strict=True):
-            np.testing.assert_array_equal(mine.replays, its.replays)
-            np.testing.assert_array_equal(mine.frames, its.frames)
+    files = [[made.file_of(chunk) for chunk in made.present] for made in (alone, minatar)]
+    assert [read_pictures(file) for file in files[0]] == [read_pictures(file) for file in files[1]]
 
 
 def test_the_report_shows_them(minatar, only_pictures):
     page = minatar.report().read_text()
     assert "<h2>Videos</h2>" in page
-    sheets = re.search(r'<figure id="replayed_frames"[^>]*>(.*?)</figure>', page, re.DOTALL)[1]
-    assert sheets.count("<svg viewBox") == 2 + 3
-    assert sheets.count("<image ") == 4 * (2 + 3)
     assert "img-src data:" in page
     assert page.count('<img alt="Greedy play of ') == 2
-    file = minatar.folder / "figures" / "replayed_frames.csv"
-    lines = file.read_text().splitlines()
-    assert lines[0].startswith("environment,learner,strategy,seed,row,id,age,replays,likelihood")
-    assert len(lines) == 1 + 4 * (2 + 3)
-    with Image.open(file.with_suffix(".png")) as image:
-        assert image.width > 1_000
     for chunk in minatar.present:
         name = f"greedy_play_replaylab_MinAtar_Breakout_v1_dqn_{chunk.strategy}_0.webp"
         assert f'<a href="figures/{name}">seed 0</a>' in page
@@ -99,8 +76,8 @@ def test_a_moving_picture_is_no_longer_than_asked_for(minatar, tmp_path):
             assert 2 <= video.n_frames <= 13
 
 
-def test_the_caption_of_a_moving_picture_says_nothing_of_a_setting_that_came_later(minatar, only_pictures, tmp_path):
-    longer = of(GAME, minatar.folder, watch={"steps": 4, "video": 54_321}, chunk_size=2)
+def test_the_caption_of_a_video_states_no_later_setting(minatar, only_pictures, tmp_path):
+    longer = of(GAME, minatar.folder, watch={"video": 54_321}, chunk_size=2)
     page = longer.report(tmp_path, figure_files=False).read_text()
     shown = re.search(r'<figure id="greedy_play"[^>]*>(.*?)</figure>', page, re.DOTALL)[1]
     assert shown.count("<img ") == 2
@@ -108,17 +85,15 @@ def test_the_caption_of_a_moving_picture_says_nothing_of_a_setting_that_came_lat
     assert "as many as watch.video said when the run was trained" in shown
 
 
-def test_what_would_make_the_page_heavy_is_counted(minatar, only_pictures, monkeypatch):
+def test_videos_that_would_make_the_page_heavy_are_links(minatar, only_pictures, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_BYTES", 100)
     page = minatar.report(figure_files=False).read_text()
-    assert "1 more figure would make this page heavy." in page
-    assert "replayed_frames" not in page
     assert page.count('<a href="figures/greedy_play_') == 2
     assert "data:image/webp" not in page
 
 
-def test_what_each_seed_plays_is_a_file_and_the_first_ones_on_the_page(only_pictures, tmp_path):
-    made = of(GAME, tmp_path, watch={"steps": 0, "video": 12})
+def test_each_seeds_video_is_a_file_and_the_first_on_the_page(only_pictures, tmp_path):
+    made = of(GAME, tmp_path, watch={"video": 12})
     made.run(executor=InProcess())
     page = made.report(tmp_path / "page", figure_files=False).read_text()
     assert page.count('<img alt="Greedy play of ') == 2
@@ -126,15 +101,6 @@ def test_what_each_seed_plays_is_a_file_and_the_first_ones_on_the_page(only_pict
     assert len(written) == 4
     assert sorted(written.values()) == sorted(read_pictures(made.file_of(one))[VIDEO] for one in made.present)
     assert set(re.findall(r'<a href="figures/([^"]*)">seed [01]</a>', page)) == set(written)
-
-
-def test_frames_in_a_stack_and_no_sheet_where_none_is_wanted(tmp_path):
-    convolution = {"learners__dqn": {k: v for k, v in SMALL.items() if k != "hidden"}}
-    made = of(pixels.ENV_ID, tmp_path, seeds=[3], **convolution)
-    made.run(executor=InProcess())
-    found = read_pictures(made.file_of(made.present[0]))
-    assert set(found) == {SHEET}
-    assert ReplaySheet.from_bytes(found[SHEET]).rows[0].frames.shape == (6, pixels.SIDE, pixels.SIDE)
 
 
 def test_without_pictures_nothing_is_added_to_the_rows(only_pictures, tmp_path):
@@ -146,19 +112,20 @@ def test_without_pictures_nothing_is_added_to_the_rows(only_pictures, tmp_path):
     assert "<h2>Videos</h2>" not in made.report(figure_files=False).read_text()
 
 
-def test_a_picture_that_cannot_be_loses_no_rows_and_is_reported(only_pictures, tmp_path, monkeypatch):
+def test_a_video_that_fails_loses_no_rows_and_is_reported(only_pictures, tmp_path, monkeypatch):
     def broken(*_):
         raise RuntimeError("the <screen> is broken")
 
-    monkeypatch.setattr(importlib.import_module("replaylab.watch.replay_sheet"), "sheet_of", broken)
-    made = of(GAME, tmp_path, seeds=1, strategies={"uniform": {"type": "uniform"}})
+    monkeypatch.setattr("replaylab.watch.write_video", broken)
+    settings = {"strategies": {"uniform": {"type": "uniform"}}, "budget__steps": 60}
+    made = of(GAME, tmp_path, watch={"video": 2}, **settings)
     assert made.run(executor=InProcess()).complete
-    assert set(read_pictures(made.file_of(made.present[0]))) == {f"{SHEET}.not-made"}
-    reported = f"No sheet of uniform, {GAME}: RuntimeError: the &lt;screen&gt; is broken"
-    assert reported in made.report(figure_files=False).read_text()
+    assert [set(read_pictures(made.file_of(chunk))) for chunk in made.present] == [{f"{VIDEO}.not-made"}] * 2
+    page = made.report(figure_files=False).read_text()
+    assert page.count(f"No video of uniform, {GAME}: RuntimeError: the &lt;screen&gt; is broken") == 1
 
 
-def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(only_pictures, tmp_path, monkeypatch):
+def test_a_video_too_large_for_a_file_loses_no_rows(only_pictures, tmp_path, monkeypatch):
     """Readers of Parquet refuse an entry of more than 100,000,000 letters, and with it the file."""
     written = write_video
 
@@ -169,22 +136,21 @@ def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_reported(on
 
     monkeypatch.setattr("replaylab.watch.write_video", large)
     settings = {"seeds": 1, "strategies": {"uniform": {"type": "uniform"}}, "budget__steps": 60}
-    made = of(GAME, tmp_path, watch={"steps": 4, "video": 2}, **settings)
+    made = of(GAME, tmp_path, watch={"video": 2}, **settings)
     assert made.run(executor=InProcess()).complete
-    assert set(read_pictures(made.file_of(made.present[0]))) == {SHEET, f"{VIDEO}.not-made"}
+    assert set(read_pictures(made.file_of(made.present[0]))) == {f"{VIDEO}.not-made"}
     reported = (
-        f"No moving picture of uniform, {GAME}: it has 75.0 MB, but 70 MB are the most that a file of results can hold "
-        f"of it; lower `watch.video`"
+        f"No video of uniform, {GAME}: it has 75.0 MB, but 70 MB are the most that a file of results can hold of it; "
+        f"lower `watch.video`"
     )
     assert reported in made.report(figure_files=False).read_text()
 
 
-@pytest.mark.parametrize("names", [(VIDEO,), (SHEET, VIDEO)], ids=["one", "both"])
 @pytest.mark.slow
-def test_the_largest_picture_can_be_read(names, tmp_path):
+def test_the_largest_picture_can_be_read(tmp_path):
     chunk = plan(Spec.from_table(table()))[0]
     columns = {"seed": np.zeros(1, int), "step": np.ones(1, int), "metric": np.array(["m"]), "value": np.ones(1)}
-    contents = dict.fromkeys(names, bytes(MOST_BYTES))
+    contents = {VIDEO: bytes(MOST_BYTES)}
     file = tmp_path / f"{chunk.id}.parquet"
     file.write_bytes(encoded(chunk, columns, {}, contents))
     assert read_pictures(file) == contents
@@ -210,7 +176,7 @@ def test_a_worker_without_pictures_to_draw_does_not_import_what_draws_them():
 
 
 def test_pictures_change_neither_ids_nor_rows(minatar, tmp_path):
-    plain = of(GAME, tmp_path, watch={"steps": 0}, chunk_size=2)
+    plain = of(GAME, tmp_path, chunk_size=2)
     assert [p.id for p in plain.chunks] == [p.id for p in minatar.chunks]
     plain.run(executor=InProcess())
     assert rows(plain) == rows(minatar)
@@ -234,6 +200,6 @@ def test_pictures_are_sealed_with_the_rows(tmp_path):
 
 def test_the_picture_of_a_seed_that_ended_early_survives_a_checkpoint():
     made, resumed = FirstSeedPictures(None), FirstSeedPictures(None)
-    made.pictures = {"sheet": b"\x00\x01picture", "video" + NOT_MADE: b"ValueError: no"}
+    made.pictures = {"video": b"\x00\x01picture", "video" + NOT_MADE: b"ValueError: no"}
     resumed.restore(made.state() | {"another hook's": np.zeros(3)})
     assert resumed.pictures == made.pictures

@@ -15,7 +15,7 @@ from replaylab.envs.vector.single_env import SingleEnv
 from replaylab.errors import ConfigError
 
 SIDE = 10  # cells
-ACTIONS = ("stay", "left", "up", "right", "down", "fire")
+ACTIONS = 6  # stay, left, up, right, down, fire
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}
 
 
@@ -76,7 +76,7 @@ class MinAtarVectorEnv(BatchedEnv):
     ) -> None:
         self._rules = MinAtar(game)
         self.channels = tuple(self._rules.channels)
-        self._actions = np.array(self._rules.minimal_actions if minimal_actions else range(len(ACTIONS)))
+        self._actions = np.array(self._rules.minimal_actions if minimal_actions else range(ACTIONS))
         obs_space = spaces.Box(0, 1, (len(self.channels), SIDE, SIDE), np.bool_)  # type: ignore[arg-type]
         actions, variables = spaces.Discrete(len(self._actions)), ((self._rules.words,), np.uint64)
         super().__init__(num_envs, obs_space, actions, variables, max_episode_steps, autoreset_mode)
@@ -97,10 +97,6 @@ class MinAtarVectorEnv(BatchedEnv):
             if unsound >= 0:
                 raise ConfigError(f"copy {unsound} of the state to restore is damaged: the game cannot be in it")
         return super().restore(state)  # type: ignore[no-any-return]
-
-    def get_action_meanings(self) -> list[str]:
-        """Return what each action is."""
-        return [ACTIONS[action] for action in self._actions]
 
     def render(self) -> tuple[npt.NDArray[np.uint8], ...] | None:
         """Return a picture of each copy, uint8 (160, 160, 3), or None without a render mode."""
@@ -146,10 +142,6 @@ class MinAtarEnv(SingleEnv):
         super().__init__(games)
         self.render_mode, self.channels = games.render_mode, games.channels
         self._games = games
-
-    def get_action_meanings(self) -> list[str]:
-        """Return what each action is."""
-        return self._games.get_action_meanings()
 
     def own_state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the action that may stick to the next episode's first frame."""

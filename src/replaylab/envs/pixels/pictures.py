@@ -58,16 +58,11 @@ def pictures(boards: npt.NDArray[np.bool_], channels: Sequence[str]) -> npt.NDAr
         >>> pictures(board, ["trail", "gold"])[0, 3 * CELL, 4 * CELL].tolist()
         [240, 184, 64]
     """
-    return coloured(boards, channels).repeat(CELL, 1).repeat(CELL, 2)
-
-
-def coloured(boards: npt.NDArray[np.bool_], channels: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """Return boards with a pixel for each cell, uint8 (N, S, S, 3); arguments as those of `pictures`."""
     drawn = np.empty((len(boards), *boards.shape[2:], 3), np.uint8)
     drawn[:] = _rgb(WATER)
     for name in (name for name in COLOURS if name in channels):
         drawn[boards[:, channels.index(name)]] = _rgb(COLOURS[name])
-    return drawn
+    return drawn.repeat(CELL, 1).repeat(CELL, 2)
 
 
 def _rgb(colour: str) -> tuple[int, ...]:

@@ -2,8 +2,8 @@
 
 Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
 of the same study give equal rows. Each file's metadata carries the settings it came from, the library
-versions, and the SHA-256 of the file (`seal`), which is checked whenever it is read. Its footer also holds the pictures
-at the first seed, if there are any: a sheet of replayed frames, a moving picture of greedy play.
+versions, and the SHA-256 of the file (`seal`), which is checked whenever it is read. Its footer also holds a video
+of greedy play by the first seed's agent, if the study asks for one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _METADATA_KEY = b"replaylab"
-SHEET, VIDEO = "sheet.npz", "greedy.webp"
-"""Names of the pictures of a chunk's first seed: a `replaylab.watch.ReplaySheet`, an animated WebP."""
+VIDEO = "greedy.webp"
+"""Name of the video of a chunk's first seed, an animated WebP."""
 
 NOT_MADE = ".not-made"
 """After the name of a picture that could not be made; the content is the reason, as text."""
@@ -41,9 +41,6 @@ NOT_MADE = ".not-made"
 MOST_BYTES = 70_000_000
 """Of one picture. Readers of Parquet refuse the whole file, rows and all, where an entry of its footer has more than a
 hundred million letters, and base64 makes four of three bytes."""
-
-_SETTINGS = {SHEET: "watch.steps", VIDEO: "watch.video"}
-"""The setting that makes a picture smaller."""
 
 _PICTURE = "replaylab_picture_"
 """Before the name of a picture, in the footer's keys."""
@@ -144,7 +141,7 @@ def _entry(name: str, content: bytes) -> tuple[str, bytes]:
     """Return a picture with its name, or the reason with its name if it would make the file unreadable."""
     if len(content) <= MOST_BYTES:
         return name, content
-    fix = f"; lower `{_SETTINGS[name]}`" if name in _SETTINGS else ""
+    fix = "; lower `watch.video`" if name == VIDEO else ""
     limit = f"{MOST_BYTES / 1e6:.0f} MB are the most that a file of results can hold of it"
     return f"{name}{NOT_MADE}", f"it has {len(content) / 1e6:.1f} MB, but {limit}{fix}".encode()
 

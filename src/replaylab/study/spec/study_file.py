@@ -23,9 +23,8 @@ next year under other defaults is a different study, and reports it. Shape of a 
     [measures]
     every = 2_500                   # environment steps; 0: none
 
-    [watch]                         # pictures of each cell's first seed, which the report shows; they change no number
-    steps = 6                       # in each row of the sheet of replayed frames, where these are pictures; 0: none
-    video = 200                     # environment steps of a greedy episode, as a moving picture; 0 (default): none
+    [watch]                         # of each cell's first seed, for the report; it changes no number
+    video = 200                     # environment steps of a greedy episode, as a video; 0 (default): none
 
     [learners.dqn]
     type = "dqn"                    # the other keys are the learner's settings

@@ -59,10 +59,7 @@ class Budget(Table):
 
 
 class Watch(Table):
-    """Pictures of each chunk's first seed after its training; no number depends on them."""
-
-    steps: Annotated[int, Field(ge=0, le=60, strict=True)] = 6
-    """Steps in each row of the sheet of what is replayed, where observations are pictures; 0: no sheet."""
+    """The video of each chunk's first seed after its training; no number depends on it."""
 
     video: Annotated[int, Field(ge=0, le=100_000, strict=True)] = 0
     """Environment steps of a greedy episode that are shown, at most; 0: none."""
