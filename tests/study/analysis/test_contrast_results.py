@@ -107,7 +107,7 @@ def test_a_known_effect_is_found_exactly():
     assert [found[k].verdict for k in ("dependence", "choice", "both")] == ["higher", "higher", "lower"]
     assert sentence(found["dependence"]).startswith(
         "The average score was higher with block_length 1 than with block_length 4. Block_length 1 vs block_length 4: "
-        "higher, +0.067 in average score (uncorrected 95 % interval +0.067 to +0.067; "
+        "higher, +0.067 in average score, mean of 2 environments (uncorrected 95 % interval +0.067 to +0.067; "
     )
     assert sentence(found["both"]).startswith(
         "The difference in average score was lower in “dependence” than in “choice”. "
@@ -133,7 +133,10 @@ def test_other_metrics_keep_their_unit_and_are_not_judged():
     (found,) = evaluate_contrasts(study, share).results
     assert (found.contrast.unit, found.verdict) == ("replay/same_episode_share", "lower")
     np.testing.assert_allclose(found.each.values, -0.5)
-    assert ": lower, −0.50 in final pairs from one episode (uncorrected 95 % interval" in sentence(found)
+    assert (
+        ": lower, −0.50 in final pairs from one episode, mean of 2 environments (uncorrected 95 % interval"
+        in sentence(found)
+    )
 
 
 @pytest.mark.parametrize(("better", "word"), [("lower", "worse"), ("higher", "better")])

@@ -88,7 +88,9 @@ def numbers(result: ContrastResult) -> str:
     if result.verdict == "not interpretable":
         return ""
     seeds, versus = counted(len(result.each.seeds), "seed"), sentences.capital(contrast.versus)
-    size = f"{sentences.effect(reported.interval)} in {measured(contrast)}"
+    environments = {cell.environment for cell in contrast.cells}
+    mean = f", mean of {len(environments)} environments" if len(environments) > 1 else ""
+    size = f"{sentences.effect(reported.interval)} in {measured(contrast)}{mean}"
     ends = f"{reported.label} interval {sentences.effect_interval(reported.interval, len(result.each.seeds))}"
     if contrast.check is not None:
         wanted = " to ".join(map(signed_significant, contrast.check))
