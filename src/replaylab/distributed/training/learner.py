@@ -76,8 +76,8 @@ class LearnerRun(HookedRun):
 
     @property
     def progress(self) -> float:
-        """How far training is, in [0, 1]; actors with several environments may store more than the budget."""
-        return Progress(min(float(self.clock.progress), 1.0), self.clock.steps)
+        """Training progress in [0, 1]."""
+        return Progress(float(self.clock.progress), self.clock.steps)
 
     @property
     def due(self) -> int:

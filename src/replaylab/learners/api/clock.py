@@ -48,10 +48,11 @@ class Clock:
     def progress(self) -> float | npt.NDArray[np.float64]:
         """Training progress in [0, 1]: a number for steps, (R,) for finished episodes.
 
-        Its attribute `steps` has the environment steps so far, for schedules that go by them.
+        Its attribute `steps` has the environment steps so far, for schedules in steps. Actors may take more steps than
+        the budget; progress is then 1.
         """
         if self.unit == "steps":
-            return Progress(self.steps / self.total, self.steps)
+            return Progress(min(self.steps / self.total, 1.0), self.steps)
         return Progress.of_each(self.now / self.total, self.steps)
 
     @property
