@@ -8,7 +8,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import replaylab
-from replaylab import replay
+from replaylab import replay, research
 from replaylab.learners.metrics.registry import METRICS
 
 project = "replaylab"
@@ -83,11 +83,12 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
 
 
 def every_sampler(app, docname, source):  # noqa: ARG001
-    """Document every sampler that the library exports in place of the line ``.. samplers``."""
-    kinds = {name: getattr(replay, name) for name in replay.__all__}
-    samplers = [name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, replay.Sampler)]
-    entries = (f".. autoclass:: {name}\n" for name in samplers if f".. autoclass:: {name}\n" not in source[0])
-    source[0] = source[0].replace(".. samplers\n", "\n".join(entries))
+    """Document all samplers of a package in place of the line ``.. samplers`` or ``.. research samplers``."""
+    for line, package in ((".. samplers\n", replay), (".. research samplers\n", research)):
+        kinds = {name: getattr(package, name) for name in package.__all__}
+        samplers = [name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, replay.Sampler)]
+        entries = (f".. autoclass:: {name}\n" for name in samplers if f".. autoclass:: {name}\n" not in source[0])
+        source[0] = source[0].replace(line, "\n".join(entries))
 
 
 class MetricTable(SphinxDirective):

@@ -40,9 +40,8 @@ from replaylab.replay import (
     ReplayBuffer,
     Sequence,
     SharedMemory,
-    Tape,
-    TapeWriter,
 )
+from replaylab.research import Tape, TapeWriter
 from replaylab.study import InProcess, Study
 
 Values = Iterator[tuple[str, np.ndarray | str]]

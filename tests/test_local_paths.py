@@ -8,7 +8,8 @@ import pytest
 from replaylab import Field, ReplayBuffer
 from replaylab.arguments import checked, place
 from replaylab.errors import ConfigError
-from replaylab.replay import MemoryMap, ReplayStream, Tape, TapeWriter
+from replaylab.replay import MemoryMap, ReplayStream
+from replaylab.research import Tape, TapeWriter
 
 URLS = ["s3://bucket/ck", "gs://bucket/ck", "hf://datasets/x", "file:///tmp/ck", Path("s3://bucket/ck"), "az+b.c://x"]
 REFUSED = "not supported yet; pass a local path"
@@ -35,7 +36,7 @@ def takers():
 def lab_takers():
     from replaylab.learners import Checkpoints, TapeRecorder
     from replaylab.learners.training.saved_agents import load_agents, save_agents
-    from replaylab.replay.samplers.tapes.tape_file import TapeReader
+    from replaylab.research.tape_file import TapeReader
     from replaylab.study import Spec, Study
     from replaylab.watch import TensorBoard, write_video
 

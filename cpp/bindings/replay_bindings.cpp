@@ -74,9 +74,8 @@ void check_capacity(const ReplayConfig& config) {
                           transforms.derived;
     if (numbered && config.capacity >= kMost)
         fail("ConfigError", "`capacity` must be below ", kMost,
-             " for samplers that go by rank, for transforms, for Dispersed and for next_obs=\"derived\", "
-             "which "
-             "keep 32-bit numbers of steps, but got ",
+             " for samplers by rank or by episode, for transforms and for next_obs=\"derived\", which keep "
+             "32-bit numbers of steps, but got ",
              config.capacity, "; use a smaller capacity, or several buffers and MixedReplay");
 }
 

@@ -43,62 +43,6 @@ class Blocks : public Sampler {
     std::int64_t length_;
 };
 
-// ⌊φB⌋ rows of the last batch, those still stored, once more; the rest uniform.
-class Sticky : public Sampler {
-  public:
-    explicit Sticky(const SamplerConfig& config) : fraction_(config.option("fraction")) {}
-
-    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
-              const Draw& out) override {
-        std::vector<std::int64_t> alive = still_stored(ring);
-        const std::int64_t again = repeated(alive, batch);
-        for (std::int64_t k = 0; k < again; ++k) {
-            const auto pick =
-                static_cast<std::size_t>(k) + random.below(alive.size() - static_cast<std::size_t>(k));
-            std::swap(alive[static_cast<std::size_t>(k)], alive[pick]);
-            out.slot[k] = ring.slot(alive[static_cast<std::size_t>(k)]);
-        }
-        draw_uniform(ring, random, batch - again, out.slot + again);
-        std::fill(out.weight, out.weight + batch, 1.0f);
-        distribution(ring, out.slot, batch, batch, scheduled, out.probability);
-    }
-    void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
-        last_.clear();
-        for (std::int64_t k = 0; k < n; ++k) last_.push_back(ring.id(slots[k]));
-    }
-    void visit(StateVisitor& state) override { state.visit("last", last_); }
-    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
-                      const double*, double* out) const override {
-        std::vector<std::int64_t> alive = still_stored(ring);
-        const std::int64_t again = repeated(alive, batch);
-        std::sort(alive.begin(), alive.end());
-        const auto all = static_cast<double>(batch);
-        const double uniform = static_cast<double>(batch - again) / static_cast<double>(ring.size());
-        for (std::int64_t k = 0; k < n; ++k) {
-            const auto found = std::equal_range(alive.begin(), alive.end(), ring.id(slots[k]));
-            const auto copies = static_cast<double>(found.second - found.first);
-            const double repeat =
-                again == 0 ? 0.0 : static_cast<double>(again) * copies / static_cast<double>(alive.size());
-            out[k] = (repeat + uniform) / all;
-        }
-    }
-
-  private:
-    std::vector<std::int64_t> still_stored(const Ring& ring) const {
-        std::vector<std::int64_t> alive;
-        for (const std::int64_t id : last_)
-            if (ring.holds(id)) alive.push_back(id);
-        return alive;
-    }
-    std::int64_t repeated(const std::vector<std::int64_t>& alive, std::int64_t batch) const {
-        return std::min(static_cast<std::int64_t>(alive.size()),
-                        static_cast<std::int64_t>(fraction_ * static_cast<double>(batch)));
-    }
-
-    double fraction_;
-    std::vector<std::int64_t> last_;  // ids of the last batch
-};
-
 // With probability s one of the last steps of an episode that has ended, evenly, otherwise any step. While
 // none is stored, any step. Their slots are a list, in which the last takes the place of one that goes.
 class EpisodeEnds : public Sampler {
@@ -205,7 +149,6 @@ class EpisodeEnds : public Sampler {
 
 SamplerFamily correlated_samplers() {
     return {{"blocks", make<Blocks>, no_nbytes},
-            {"sticky", make<Sticky>, no_nbytes},
             {"episode_ends", make<EpisodeEnds>, EpisodeEnds::nbytes, /*feedback=*/false, /*priorities=*/"",
              /*episodes=*/true, /*slots_in_32_bits=*/true}};
 }

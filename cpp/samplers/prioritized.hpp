@@ -40,17 +40,15 @@ class Prioritized : public Sampler {
     static std::int64_t nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks);
 
   protected:
-    void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
-
     // Slots in the tree are the steps', unless priorities belong to others: which step a leaf gives, and
     // back.
     virtual std::int64_t shown(std::int64_t leaf) const { return leaf; }
     virtual std::int64_t leaf_of(std::int64_t slot) const { return slot; }
 
-    SumTree tree_;                     // leaves hold p^α
     std::vector<std::int64_t> moved_;  // steps that got another leaf since blocks were last noted
 
   private:
+    void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
     void note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored);
     void draw_distinct(const Ring& ring, Random& random, std::int64_t batch, double beta, const Draw& out);
     void rescale(std::vector<float>& leaves, double from) const;
@@ -58,6 +56,7 @@ class Prioritized : public Sampler {
     void fill_block(const Ring& ring, double u, std::int64_t oldest, std::int64_t newest,
                     std::int64_t* leaves);
 
+    SumTree tree_;     // leaves hold p^α
     double exponent_;  // α, or −α
     double epsilon_;
     Feedback feedback_;

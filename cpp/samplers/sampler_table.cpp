@@ -7,15 +7,15 @@
 namespace replaylab {
 
 using Family = SamplerFamily();
-Family online_samplers, uniform_samplers, recency_samplers, correlated_samplers, reverse_sweeps,
-    shuffled_epochs, mixtures, prioritized_samplers, placebos, rank_based_samplers;
+Family online_samplers, uniform_samplers, recency_samplers, correlated_samplers, shuffled_epochs, mixtures,
+    prioritized_samplers, placebos, rank_based_samplers;
 
 const SamplerFamily& sampler_kinds() {
     static const SamplerFamily table = [] {
         SamplerFamily all;
         for (Family* family :
-             {online_samplers, uniform_samplers, recency_samplers, correlated_samplers, reverse_sweeps,
-              shuffled_epochs, mixtures, prioritized_samplers, placebos, rank_based_samplers}) {
+             {online_samplers, uniform_samplers, recency_samplers, correlated_samplers, shuffled_epochs,
+              mixtures, prioritized_samplers, placebos, rank_based_samplers}) {
             const SamplerFamily kinds = family();
             all.insert(all.end(), kinds.begin(), kinds.end());
         }

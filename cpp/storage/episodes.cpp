@@ -63,7 +63,7 @@ void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
 }
 
 void Episodes::dropped(std::int64_t slot) {
-    const std::uint32_t number = this->number(slot);
+    const std::uint32_t number = marks_[static_cast<std::size_t>(slot)].episode;
     Episode& episode = records_[number];
     Line& line = lines_[static_cast<std::size_t>(episode.env)];
     ++line.front;

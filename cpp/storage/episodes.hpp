@@ -83,14 +83,8 @@ class Episodes {
         return line.slots[static_cast<std::size_t>(span.place + ahead) & (line.slots.size() - 1)];
     }
 
-    // A number that no other episode with stored steps has.
-    std::uint32_t number(std::int64_t slot) const { return marks_[static_cast<std::size_t>(slot)].episode; }
-
     // Asks for what span() will read.
     void expect(std::int64_t slot) const { prefetch(&marks_[static_cast<std::size_t>(slot)]); }
-
-    // Episodes with stored steps.
-    std::int64_t count() const { return static_cast<std::int64_t>(records_.size()) - unused_; }
 
     // Bytes of records and lines taken so far.
     std::int64_t grown_nbytes() const {

@@ -25,6 +25,8 @@ except ImportError as _error:
 
 from replaylab.replay import Batch, Field, ReplayBuffer
 
+_import_module("replaylab.research")  # so that snapshots with its samplers load
+
 __all__ = ["Batch", "Field", "ReplayBuffer", "ReplayError", "__version__"]
 
 __version__: str = _version("replaylab")

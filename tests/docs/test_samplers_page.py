@@ -1,26 +1,41 @@
-"""The entries of samplers name what their classes need."""
+"""The entries of samplers name what their classes need, on the page of each package."""
 
 import re
 
 import pytest
 
-from replaylab import replay
+from replaylab import replay, research
 from replaylab.replay import Batch, CustomSampler, MixedReplay, Mixture, ReplayBuffer, Sampler, Schedule, TopScores
 from tests.docs.test_pages import DOCS, run
 
 TEXT = (DOCS / "reference/samplers.md").read_text()
-ENTRIES = dict(re.findall(r"^### `(\w+)\(.*?\)`$\n(.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL))
-KINDS = [kind for kind in (getattr(replay, name) for name in replay.__all__) if isinstance(kind, type)]
-SAMPLERS = [kind for kind in KINDS if issubclass(kind, Sampler) and kind not in (Sampler, CustomSampler, TopScores)]
+PAGES = {replay: TEXT, research: (DOCS / "reference/research.md").read_text()}
 
 
-def test_every_sampler_has_its_entry():
-    assert set(ENTRIES) == {kind.__name__ for kind in SAMPLERS}
+def entries(page):
+    return dict(re.findall(r"^### `(\w+)\(.*?\)`$\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
+
+
+def samplers(package):
+    kinds = [kind for kind in (getattr(package, name) for name in package.__all__) if isinstance(kind, type)]
+    return [kind for kind in kinds if issubclass(kind, Sampler) and kind not in (Sampler, CustomSampler, TopScores)]
+
+
+ENTRIES = {name: entry for page in PAGES.values() for name, entry in entries(page).items()}
+SAMPLERS = [kind for package in PAGES for kind in samplers(package)]
+
+
+@pytest.mark.parametrize("package", PAGES, ids=lambda package: package.__name__)
+def test_each_page_has_the_samplers_of_its_package(package):
+    assert set(entries(PAGES[package])) == {kind.__name__ for kind in samplers(package)}
+
+
+def test_the_number_of_samplers_on_the_first_page():
+    assert f"[{len(samplers(replay))} samplers and your own]" in (DOCS.parent / "README.md").read_text()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SAMPLERS if kind is not Mixture], ids=lambda kind: kind.__name__)
 def test_the_entry_names_what_it_needs(kind):
-    assert kind.__name__ in ENTRIES, "docs/reference/samplers.md has no entry of it"
     stated = re.search(r"^\* \*\*Needs:\*\* (.*)\.$", ENTRIES[kind.__name__], re.MULTILINE)
     needs = stated[1].split(", ") if stated else []
     fields = getattr(kind, "__dataclass_fields__", {}).values()

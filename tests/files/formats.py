@@ -16,8 +16,9 @@ from replaylab.learners import QLearning, TrainingConfig
 from replaylab.learners.training import checkpoint, saved_agents
 from replaylab.learners.training.hooks import HookList
 from replaylab.learners.training.state import Run
-from replaylab.replay import Field, Prioritized, ReplayBuffer, TapeWriter, Uniform, snapshot
-from replaylab.replay.samplers.tapes.tape_file import TapeReader
+from replaylab.replay import Field, Prioritized, ReplayBuffer, Uniform, snapshot
+from replaylab.research import TapeWriter
+from replaylab.research.tape_file import TapeReader
 from tests.distributed.replay.conftest import load, replay, steps
 
 TABLE = QLearning(batch_size=4, learning_starts=10, capacity=40)

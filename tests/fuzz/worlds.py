@@ -4,7 +4,7 @@ import numpy as np
 
 from replaylab.replay import (
     CustomSampler,
-    Dispersed,
+    EpisodeEnds,
     Field,
     FrameStack,
     Geometric,
@@ -12,18 +12,17 @@ from replaylab.replay import (
     MemoryMap,
     Mixture,
     NStep,
-    Permuted,
     Prioritized,
     RankBased,
     Recency,
     ReplayBuffer,
     Reservoir,
-    ReverseSweep,
     Sequence,
     ShuffledEpochs,
-    Sticky,
+    SlidingWindow,
     Uniform,
 )
+from replaylab.research import Permuted
 
 FLAGS = {name: Field((), bool) for name in ("terminated", "truncated")}
 PLAIN = {"obs": Field((2,), np.uint8), "reward": Field(), "next_obs": Field((2,), np.uint8)} | FLAGS
@@ -58,11 +57,11 @@ SNAPSHOTS = {
     "derived": lambda: _buffer(next_obs="derived", num_envs=2, sampler=Permuted(beta=0.4)),
     "compressed": lambda: _buffer(SCREENS, next_obs="derived", num_envs=2, transforms=(FrameStack(2),)),
     "reservoir": lambda: _buffer(retention=Reservoir(), sampler=Greedy()),
-    "sequences": lambda: _buffer(num_envs=3, transforms=(Sequence(4, overlap=2, burn_in=1),), sampler=Sticky(0.5)),
+    "sequences": lambda: _buffer(num_envs=3, transforms=(Sequence(4, overlap=2, burn_in=1),), sampler=SlidingWindow()),
     "mixture": lambda: _buffer(
-        sampler=Mixture((Prioritized(beta=0.4), ReverseSweep(), Recency(0.9, burst=5), Geometric(0.1)))
+        sampler=Mixture((Prioritized(beta=0.4), ShuffledEpochs(), Recency(0.9, burst=5), Geometric(0.1)))
     ),
-    "episodes": lambda: _buffer(sampler=Dispersed(beta=0.4), num_envs=2),
+    "episodes": lambda: _buffer(sampler=EpisodeEnds(), num_envs=2),
     "own": lambda: _buffer(sampler=Own(), num_envs=2),
 }
 """Buffers that are saved, by name."""

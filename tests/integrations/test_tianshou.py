@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, EmptyBufferError, PriorityError, ShapeError
-from replaylab.replay import Combined, Dispersed, LaBER, Linear, Prioritized, RankBased, Recency, Uniform
+from replaylab.replay import Combined, EpisodeEnds, LaBER, Linear, Prioritized, RankBased, Recency, Uniform
 
 ours = pytest.importorskip("replaylab.integrations.tianshou")
 Batch = pytest.importorskip("tianshou.data").Batch
 
 S, E = 7, 3
-ORDERED = [Recency(eta=0.9, least=4, burst=2), Combined("replace"), Dispersed(beta=0.4)]
+ORDERED = [Recency(eta=0.9, least=4, burst=2), Combined("replace"), EpisodeEnds()]
 
 
 def step(envs, time, ended=False):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, EmptyBufferError, PriorityError, ShapeError, SnapshotError
-from replaylab.replay import Combined, Dispersed, LaBER, Linear, Prioritized, RankBased, Recency, Uniform
+from replaylab.replay import Combined, EpisodeEnds, LaBER, Linear, Prioritized, RankBased, Recency, Uniform
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torchrl.data")
@@ -220,7 +220,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="a storage of several dimensions"):
             buffer.extend(tensordict.TensorDict({"obs": torch.zeros(5, 2)}, [5, 2]))
 
-    @pytest.mark.parametrize(("sampler", "why"), [(LaBER(len), "needs rows"), (Dispersed(), "goes by episodes")])
+    @pytest.mark.parametrize(("sampler", "why"), [(LaBER(len), "needs rows"), (EpisodeEnds(), "goes by episodes")])
     def test_samplers(self, sampler, why):
         with pytest.raises(ConfigError, match=why):
             ours.ReplayLabSampler(N, sampler)

@@ -16,7 +16,6 @@ from replaylab.learners import (
     DQNAsPublished,
     ExpectedSarsa,
     QLearning,
-    Refreshed,
     RMSprop,
     Sarsa,
     SingleAgent,
@@ -71,7 +70,6 @@ CONFIGURATIONS = [
     Call(Adam, {}, {"beta1": "0", "beta2": "0", "epsilon": "3.5 huge"}),
     Call(RMSprop, {}, {"decay": "0", "epsilon": "3.5 huge", "centered": TRUTH}),
     Call(SGD, {}, {"momentum": "0"}),
-    Call(Refreshed),
     Call(generator, {"seed": 1, "stream": Stream.EXPLORATION}, {"seed": "0 huge"}),
     Call(EnvHindsight, {}, {"ratio": "0 3.5 huge"}),
 ]
@@ -143,7 +141,6 @@ PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "PublishedAg
     *("ProbedModel", "ReplayedModel", "SeedRun", "TrainedModel", "WholeAlgorithm")
 }
 MADE = PROTOCOLS | {
-    "fresh_feedback",
     "EnvStep",
     "Metric",
     "Metrics",

@@ -188,7 +188,7 @@ def test_samplers_in_python_see_the_end_too(tmp_path):
 
 
 def test_samplers_by_episodes_without_rows(tmp_path):
-    for number, sampler in enumerate((replay.Dispersed(), replay.Prioritized(beta=0.4))):
+    for number, sampler in enumerate((replay.EpisodeEnds(), replay.Prioritized(beta=0.4))):
         priorities = replay.Priorities(20, sampler=sampler, seed=0)
         priorities.extend(3)
         priorities.save(tmp_path / str(number))

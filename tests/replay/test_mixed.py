@@ -16,7 +16,6 @@ from replaylab.replay import (
     Queue,
     Recency,
     ReplayBuffer,
-    ReverseSweep,
     Uniform,
 )
 from tests.replay.buffers import cases, refused, transition
@@ -65,7 +64,7 @@ def test_rows_follow_the_joint_distribution(shares, replicas):
     "samplers",
     [
         (Combined(), Online()),
-        (Combined(mode="replace"), ReverseSweep(2)),
+        (Combined(mode="replace"), Queue()),
         (Recency(least=4), Mixture((Online(), Combined()), (1, 2))),
     ],
     ids=str,

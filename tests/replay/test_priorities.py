@@ -15,7 +15,7 @@ from tests.replay.guarantees.test_conformance import EVERY, kind_of
 
 IN_CORE = [sampler for sampler in EVERY if sampler.in_core]
 ORDERLESS = [sampler for sampler in IN_CORE if not sampler.needs_order]
-CONSTANT = [sampler for sampler in ORDERLESS if sampler.has_closed_form and not isinstance(sampler, replay.Sticky)]
+CONSTANT = [sampler for sampler in ORDERLESS if sampler.has_closed_form]
 """Those whose sampling distribution is the same for every batch."""
 C, E = 37, 3
 
@@ -83,7 +83,7 @@ class TestLikeABuffer:
             assert there - Priorities(rows, sampler=sampler).nbytes == rows + 1
 
     def test_where_and_ends_are_reported_of_some(self):
-        priorities = Priorities(C, num_envs=E, sampler=replay.Dispersed(beta=0.4), seed=0)
+        priorities = Priorities(C, num_envs=E, sampler=replay.EpisodeEnds(), seed=0)
         assert priorities.add(where=[True, False, True]).tolist() == [0, -1, 1]
         assert priorities.add(terminated=[True, False, False]).tolist() == [2, 3, 4]
         priorities.end_episode([False, False, True])

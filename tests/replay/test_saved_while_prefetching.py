@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer, replay
+from replaylab import Field, ReplayBuffer, replay, research
 from replaylab.errors import EmptyBufferError, SnapshotError
 from tests.same import same
 
@@ -24,12 +24,12 @@ class Fed(replay.CustomSampler):
 
 
 def tape_in(folder, steps, draws=60, rows=8):
-    writer = replay.TapeWriter()
+    writer = research.TapeWriter()
     rng = np.random.default_rng(5)
     for k in range(draws):
         writer.append(rng.integers(0, steps + max(0, k - 5), rows))
     writer.write(folder / "drawn.tape")
-    return replay.Tape(str(folder / "drawn.tape"))
+    return research.Tape(str(folder / "drawn.tape"))
 
 
 SAMPLERS = {

@@ -13,7 +13,8 @@ import pytest
 
 from replaylab.errors import SnapshotError
 from replaylab.files.bundle import Bundle
-from replaylab.replay import CustomSampler, Field, Permuted, Prioritized, Recency, ReplayBuffer, Uniform, snapshot
+from replaylab.replay import CustomSampler, Field, Prioritized, Recency, ReplayBuffer, Uniform, snapshot
+from replaylab.research import Permuted
 from tests.replay.buffers import FLAGS
 from tests.replay.guarantees.test_conformance import IN_BLOCKS, SAMPLERS, kind_of
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer, replay
+from replaylab import Field, ReplayBuffer, replay, research
 from replaylab.errors import ConfigError
 from tests.given import priorities_or_errors
 from tests.replay.buffers import FLAGS
@@ -131,10 +131,10 @@ class TestByHand:
         assert stats.mean_drawn_age == pytest.approx(0.3 * 3 + 0.7 * 1)
 
 
-ASKED = [replay.Blocks(2)] + [
+ASKED = [research.Blocks(2)] + [
     sampler
     for sampler in (*SAMPLERS, *ONCE)
-    if not isinstance(sampler, (replay.Blocks, Fresh)) and not getattr(sampler, "distinct", False)
+    if not isinstance(sampler, (research.Blocks, Fresh)) and not getattr(sampler, "distinct", False)
 ]
 LAWFUL = [sampler for sampler in ASKED if sampler.has_closed_form]
 

@@ -14,18 +14,8 @@ from replaylab.errors import (
     ReplayError,
     ShapeError,
 )
-from replaylab.replay import (
-    Blocks,
-    Combined,
-    Field,
-    FrameStack,
-    Hindsight,
-    Mixture,
-    Prioritized,
-    RankBased,
-    Sequence,
-    Uniform,
-)
+from replaylab.replay import Combined, Field, FrameStack, Hindsight, Mixture, Prioritized, RankBased, Sequence, Uniform
+from replaylab.research import Blocks
 from replaylab.torch import DeviceReplay
 from tests.torch.worlds import FIELDS
 

@@ -14,27 +14,22 @@ import numpy as np
 from replaylab import _core
 from replaylab.replay import (
     LAP,
-    AntiPrioritized,
-    Blocks,
     Combined,
-    Dispersed,
     EpisodeEnds,
     Geometric,
     Greedy,
     Mixture,
     Online,
-    Permuted,
     Prioritized,
     Queue,
     RankBased,
     Recency,
     ReLo,
-    ReverseSweep,
     ShuffledEpochs,
     SlidingWindow,
-    Sticky,
     Uniform,
 )
+from replaylab.research import AntiPrioritized, Blocks, Permuted
 
 FILE = Path(__file__).parent / "draws.txt"
 CAPACITY, REPLICAS, ENVS, STEPS, BATCH, TURNS = 700, 2, 2, 500, 64, 10
@@ -53,9 +48,9 @@ SAMPLERS = [
     *(Online(), SlidingWindow(), Queue(), Uniform(), Uniform(replace=False), Combined(), Combined(mode="replace")),
     *(Uniform(stratified=True), Prioritized(stratified=False)),
     *(Combined(distinct=True), Combined(mode="replace", distinct=True), Prioritized(replace=False)),
-    *(Recency(eta=0.99, least=50, burst=4), Geometric(expected_age=100.0), Blocks(length=4), Sticky(fraction=0.5)),
-    *(ReverseSweep(stride=3), ShuffledEpochs(), Prioritized(), Prioritized(normalize="batch"), LAP(), ReLo()),
-    *(AntiPrioritized(), Permuted(), Permuted(bins=4), Dispersed(), RankBased(), Greedy()),
+    *(Recency(eta=0.99, least=50, burst=4), Geometric(expected_age=100.0), Blocks(length=4)),
+    *(ShuffledEpochs(), Prioritized(), Prioritized(normalize="batch"), LAP(), ReLo()),
+    *(AntiPrioritized(), Permuted(), Permuted(bins=4), RankBased(), Greedy()),
     Mixture((Uniform(), Prioritized(), RankBased()), (1, 2, 1)),
 ]
 N_STEP = {"n_step": 3, "gamma": 0.97}

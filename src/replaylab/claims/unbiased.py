@@ -15,17 +15,8 @@ from torch import Tensor
 
 from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
 from replaylab.claims.network_gradients import Floats, Gradients
-from replaylab.replay import (
-    LAP,
-    AntiPrioritized,
-    Blocks,
-    Permuted,
-    Prioritized,
-    RankBased,
-    ReplayBuffer,
-    Sampler,
-    Uniform,
-)
+from replaylab.replay import LAP, Prioritized, RankBased, ReplayBuffer, Sampler, Uniform
+from replaylab.research import AntiPrioritized, Blocks, Permuted
 
 STEPS = 512
 BATCH_SIZE = 64

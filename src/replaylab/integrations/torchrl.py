@@ -32,7 +32,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
 
     Args:
         capacity: N, the storage's ``max_size``.
-        sampler: What to draw. Not one that needs rows or episodes (`LaBER`, `CustomSampler`, `Dispersed`).
+        sampler: What to draw. Not one that needs rows or episodes (`LaBER`, `CustomSampler`, `EpisodeEnds`).
         transform: "sqrt" for losses that write the squared error as their ``td_error`` (DQN, TD3, DDPG); None for
             those that write the error itself (SAC).
         total_batches: Batches in the whole run: schedules (β) then follow their count. None: they follow `progress`,

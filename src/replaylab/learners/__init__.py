@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replaylab.learners.api.fresh_errors import Refreshed, fresh_feedback
     from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
     from replaylab.learners.api.protocols import (
         Agents,
@@ -60,7 +59,6 @@ __all__ = [
     "PublishedAgents",
     "QLearning",
     "RMSprop",
-    "Refreshed",
     "ReplayedModel",
     "Sarsa",
     "SeedRun",
@@ -75,13 +73,11 @@ __all__ = [
     "ValueAgents",
     "ValueUpdate",
     "WholeAlgorithm",
-    "fresh_feedback",
     "generator",
     "train",
 ]
 
 _NAMES_OF = {
-    "api.fresh_errors": "Refreshed fresh_feedback",
     "api.hooks": "EnvStep Hook TrainingRun",
     "api.protocols": "Agents Learner Policy Probe ProbedAgents PublishedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",

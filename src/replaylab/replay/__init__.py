@@ -25,22 +25,17 @@ from replaylab.replay.protocols import (
     StackedInputReplay,
     require,
 )
-from replaylab.replay.samplers.correlated import Blocks, EpisodeEnds, Sticky
 from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, TopScores
 from replaylab.replay.samplers.custom.view import View
+from replaylab.replay.samplers.episode_ends import EpisodeEnds
 from replaylab.replay.samplers.laber import LaBER
 from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.samplers.online import Online, Queue, SlidingWindow
-from replaylab.replay.samplers.placebos import AntiPrioritized, Dispersed, Permuted
 from replaylab.replay.samplers.prioritized import LAP, Prioritized, ReLo
 from replaylab.replay.samplers.rank_based import Greedy, RankBased
 from replaylab.replay.samplers.recency import Geometric, Recency
-from replaylab.replay.samplers.reverse_sweep import ReverseSweep
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
-from replaylab.replay.samplers.tapes.by_steps_to_end import ByStepsToEnd
-from replaylab.replay.samplers.tapes.tape import Tape
-from replaylab.replay.samplers.tapes.tape_file import TapeWriter
 from replaylab.replay.samplers.uniform import Combined, Uniform
 from replaylab.replay.storage import (
     Assigned,
@@ -56,15 +51,11 @@ from replaylab.replay.storage import (
 from replaylab.replay.transforms import FrameStack, Hindsight, NStep, Sequence, Transform
 
 __all__ = [
-    "AntiPrioritized",
     "Assigned",
     "Batch",
-    "Blocks",
-    "ByStepsToEnd",
     "Combined",
     "Constant",
     "CustomSampler",
-    "Dispersed",
     "DivisibleReplay",
     "EpisodeEnds",
     "Exponential",
@@ -87,7 +78,6 @@ __all__ = [
     "NStep",
     "Online",
     "Oracle",
-    "Permuted",
     "Priorities",
     "Prioritized",
     "Progress",
@@ -104,7 +94,6 @@ __all__ = [
     "Reservoir",
     "RestorableReplay",
     "Retention",
-    "ReverseSweep",
     "Sampler",
     "SamplerReplay",
     "SamplingTotals",
@@ -117,10 +106,7 @@ __all__ = [
     "SlidingWindow",
     "StackedInputReplay",
     "StepWriter",
-    "Sticky",
     "Storage",
-    "Tape",
-    "TapeWriter",
     "TopScores",
     "Transform",
     "Uniform",

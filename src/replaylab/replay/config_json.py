@@ -100,7 +100,8 @@ def _kinds() -> dict[str, type]:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        is_saved = kind.__module__.startswith("replaylab.replay.") and is_dataclass(kind) and not isabstract(kind)
+        in_library = kind.__module__.startswith(("replaylab.replay.", "replaylab.research."))
+        is_saved = in_library and is_dataclass(kind) and not isabstract(kind)
         if is_saved and not any(get_origin(field.type) is Callable for field in dataclass_fields(kind)):
             by_name[kind.__name__] = kind
     return by_name

@@ -9,10 +9,7 @@ from replaylab.distributed.replay.shards.shard import Tally
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import (
     LAP,
-    AntiPrioritized,
-    Blocks,
     Combined,
-    Dispersed,
     Geometric,
     Greedy,
     LaBER,
@@ -20,20 +17,18 @@ from replaylab.replay import (
     Mixture,
     NStep,
     Online,
-    Permuted,
     Prioritized,
     Queue,
     RankBased,
     Recency,
     ReLo,
     ReplayBuffer,
-    ReverseSweep,
     Sequence,
     ShuffledEpochs,
     SlidingWindow,
-    Sticky,
     Uniform,
 )
+from replaylab.research import AntiPrioritized, Blocks, Permuted
 from tests.distributed.replay.conftest import EPISODES, FIELDS, episode, replay, steps
 from tests.given import priorities_or_errors
 
@@ -245,9 +240,9 @@ def test_transforms_are_those_of_one_buffer(sampler, transform):
 
 
 REFUSED = [
-    *(Online(), SlidingWindow(), Queue(), Combined(), Recency(least=5), Geometric(), ReverseSweep(), Blocks(length=4)),
-    *(Uniform(replace=False), Sticky(), ShuffledEpochs(), Mixture([Uniform(), LAP()]), RankBased(), Greedy()),
-    *(Dispersed(), LaBER(lambda pool: pool.x), Prioritized(block_length=4)),
+    *(Online(), SlidingWindow(), Queue(), Combined(), Recency(least=5), Geometric(), Blocks(length=4)),
+    *(Uniform(replace=False), ShuffledEpochs(), Mixture([Uniform(), LAP()]), RankBased(), Greedy()),
+    *(LaBER(lambda pool: pool.x), Prioritized(block_length=4)),
 ]
 
 

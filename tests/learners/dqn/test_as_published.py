@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, SGD, DQNAsPublished, Hook, Refreshed
+from replaylab.learners import DQN, SGD, DQNAsPublished, Hook
 from replaylab.learners.training import loop as training
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.hooks import HookList
@@ -240,9 +240,3 @@ def test_priorities_of_insertion_are_of_rewards_that_a_later_hook_stores():
     ids = np.broadcast_to(np.arange(60), (3, 60))
     mass = (np.abs(made.agents.probe(made.replay.as_batch(ids)).td_error) + 0.01) ** 0.7  # nothing was learned yet
     np.testing.assert_allclose(made.replay.probabilities(ids), mass / mass.sum(1, keepdims=True), rtol=1e-4)
-
-
-def test_priorities_cannot_be_stale_and_refreshed():
-    learner = DQNAsPublished(**SETTINGS, stale_priorities=True)
-    with pytest.raises(ConfigError, match="`Refreshed` needs a learner whose batches give feedback"):
-        run(learner, Refreshed(Prioritized(beta=0.0)))

@@ -5,8 +5,9 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.learners import SB3, Hook, TapeRecorder, TrainingConfig, train
-from replaylab.replay import Prioritized, Tape
-from replaylab.replay.samplers.tapes.tape_file import TapeReader
+from replaylab.replay import Prioritized
+from replaylab.research import Tape
+from replaylab.research.tape_file import TapeReader
 from tests.learners.sb3.test_sb3 import CARTPOLE, SMALL
 
 SEEDS = [3, 5, 9]

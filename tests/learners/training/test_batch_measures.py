@@ -11,7 +11,6 @@ from replaylab.errors import ConfigError, IdError
 from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import (
-    Blocks,
     Combined,
     EpisodeEnds,
     Field,
@@ -20,9 +19,9 @@ from replaylab.replay import (
     Prioritized,
     ReplayBuffer,
     ShuffledEpochs,
-    Sticky,
     Uniform,
 )
+from replaylab.research import Blocks
 from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of
 from tests.learners.dqn.on_device import on_device
@@ -61,7 +60,7 @@ def with_dropout(space, actions):
     [
         (Prioritized(), {}),
         (ShuffledEpochs(), {}),
-        (Sticky(0.5), {"transforms": [NStep(3, 0.9)]}),
+        (Combined(), {"transforms": [NStep(3, 0.9)]}),
         (Online(), {}),
         (Uniform(), {"env_id": "replaylab/BitFlip-v0", "transforms": [EnvHindsight()]}),
         (Uniform(), {"env_id": "CliffWalking-v1", "learner": Sarsa(batch_size=8, capacity=150), "eval_every": None}),

@@ -12,7 +12,7 @@ import pytest
 
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.files.folder import Folder
-from replaylab.learners import DQN, DQNAsPublished, QLearning, Refreshed, Sarsa
+from replaylab.learners import DQN, DQNAsPublished, QLearning, Sarsa
 from replaylab.learners.api.agent_laber import AgentLaBER
 from replaylab.learners.tabular.oracle import EnvOracle
 from replaylab.learners.training import checkpoint, metrics_recorder, saved_agents
@@ -68,12 +68,6 @@ RUNS = {
         {"total_episodes": 20, "env_options": {"n": 4}},
     ),
     "laber": ("CartPole-v1", DEEP, AgentLaBER(), {"total_episodes": 9}),
-    "refreshed": (
-        "CartPole-v1",
-        DEEP,
-        Refreshed(Prioritized(beta=0.4), rows=5, every=3),
-        {"total_episodes": 9, "transforms": [NStep(3, 0.99)]},
-    ),
     "flaws": (
         corridor.ENV_ID,
         DQNAsPublished(**vars(DEEP), stale_priorities=True, target_each_episode=True, end_reward=-10.0),

@@ -7,11 +7,10 @@ import pytest
 
 from replaylab.learners import DQN, Hook, TrainingConfig, train
 from replaylab.learners.api.agent_laber import AgentLaBER
-from replaylab.learners.api.fresh_errors import Refreshed
 from replaylab.replay import Prioritized, ReLo, Uniform
 
 SEEDS = (4, 7, 9)
-SAMPLERS = [Uniform(), Prioritized(), Refreshed(Prioritized(), rows=4, every=2), AgentLaBER(), ReLo()]
+SAMPLERS = [Uniform(), Prioritized(), AgentLaBER(), ReLo()]
 
 
 class Poison(Hook):

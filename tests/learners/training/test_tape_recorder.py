@@ -7,8 +7,9 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.learners import Checkpoints, Hook, QLearning, TapeRecorder, TrainingConfig, train
-from replaylab.replay import ByStepsToEnd, Prioritized, Tape
-from replaylab.replay.samplers.tapes.tape_file import TapeReader
+from replaylab.replay import Prioritized
+from replaylab.research import ByStepsToEnd, Tape
+from replaylab.research.tape_file import TapeReader
 
 LEARNER = QLearning(batch_size=4, learning_starts=10, capacity=30)
 

@@ -7,19 +7,18 @@ import pytest
 
 from replaylab.errors import ConfigError, EmptyBufferError, IdError
 from replaylab.replay import (
-    Blocks,
     CustomSampler,
     Field,
     LaBER,
     MemoryMap,
     NStep,
-    Permuted,
     Prioritized,
     ReplayBuffer,
     Reservoir,
     Sequence,
     SharedMemory,
 )
+from replaylab.research import Blocks, Permuted
 from tests.replay.buffers import transition
 from tests.replay.guarantees.test_conformance import SAMPLERS, kind_of
 

@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 import numpy as np
 import pytest
 
-from replaylab import replay
+from replaylab import replay, research
 from replaylab.errors import ConfigError, EmptyBufferError, IdError
 from replaylab.replay.samplers.custom.sampler import TopScores
 from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase, give
@@ -31,43 +31,37 @@ WITH_OPTIONS = [
     replay.Recency(eta=replay.Linear(0.99, 1.0), least=5, burst=4),
     replay.Geometric(expected_age=10.0),
     replay.Geometric(expected_age=1e6),
-    replay.ReverseSweep(stride=3),
-    replay.Blocks(length=4),
-    replay.Sticky(fraction=0.5),
-    replay.Sticky(fraction=0.9),
+    research.Blocks(length=4),
     replay.EpisodeEnds(share=0.5, steps=3),
     replay.EpisodeEnds(share=0.9, truncated=True),
     replay.Prioritized(),
     replay.Prioritized(alpha=1.0, beta=1.0, normalize="batch"),
-    replay.Permuted(),
-    replay.Permuted(bins=4),
+    research.Permuted(),
+    research.Permuted(bins=4),
     replay.RankBased(),
     replay.RankBased(alpha=1.0, normalize="none"),
     replay.Prioritized(stratified=False),
     replay.Prioritized(replace=False),
-    replay.Permuted(stratified=False),
+    research.Permuted(stratified=False),
     replay.Prioritized(new_steps="largest_ever"),
     replay.RankBased(new_steps="largest_ever"),
     replay.LaBER(lambda pool: pool.id % 5),
     replay.Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
     Fresh(),
     replay.Mixture((replay.Uniform(), replay.Prioritized())),
-    replay.Mixture(
-        (replay.Recency(eta=0.9, least=3, burst=5), replay.ReverseSweep(), replay.RankBased(), replay.ShuffledEpochs()),
-        (1, 2, 1, 1),
-    ),
+    replay.Mixture((replay.Recency(eta=0.9, least=3, burst=5), replay.RankBased(), replay.ShuffledEpochs()), (2, 1, 1)),
 ]
 
 IN_BLOCKS = [
     replay.Prioritized(block_length=4),
     replay.Prioritized(alpha=1.0, beta=1.0, normalize="batch", block_length=8),
     replay.ReLo(block_length=2),
-    replay.AntiPrioritized(block_length=4),
-    replay.Permuted(block_length=4),
-    replay.Permuted(bins=4, block_length=2),
+    research.AntiPrioritized(block_length=4),
+    research.Permuted(block_length=4),
+    research.Permuted(bins=4, block_length=2),
     replay.Prioritized(block_length=4, stratified=False),
     replay.Mixture(
-        (replay.Uniform(), replay.Permuted(block_length=2), replay.AntiPrioritized(block_length=4)), (1, 1, 2)
+        (replay.Uniform(), research.Permuted(block_length=2), research.AntiPrioritized(block_length=4)), (1, 1, 2)
     ),
 ]
 """Rows of a batch depend on each other, and batches must fit."""
@@ -80,8 +74,8 @@ def needs_nothing(kind):
     return is_dataclass(kind) and all(field.default is not MISSING for field in fields(kind))
 
 
-EXPORTED = [kind for kind in (getattr(replay, name) for name in replay.__all__) if isinstance(kind, type)]
-PUBLIC = [kind for kind in EXPORTED if issubclass(kind, replay.Sampler)]
+EXPORTED = [getattr(package, name) for package in (replay, research) for name in package.__all__]
+PUBLIC = [kind for kind in EXPORTED if isinstance(kind, type) and issubclass(kind, replay.Sampler)]
 CHOSEN = {type(sampler) for sampler in WITH_OPTIONS + ONCE}
 SAMPLERS = [*WITH_OPTIONS, *(kind() for kind in PUBLIC if kind not in CHOSEN and needs_nothing(kind))]
 """A sampler of which no options are chosen above is tested with its defaults."""
@@ -114,16 +108,6 @@ class LaBERTestCase(SamplerTestCase):
             drawn,
             np.take_along_axis(distribution, drawn.reshape(len(distribution), -1) - ids[0], axis=1),
         )
-
-
-class DispersedTestCase(SamplerTestCase):
-    """The first row follows the prioritized distribution; `test_dispersed.py` has the joint distribution of all."""
-
-    def draw_with_distribution(self, buffer, ids):
-        rows = ids if buffer.replicas is None else np.tile(ids, (buffer.replicas, 1))
-        distribution = buffer._parts.core.probabilities(rows, self.batch_size, [0.4]).reshape(-1, len(ids))
-        batch = self.draw(buffer)
-        return distribution, batch.id, batch.probability
 
 
 class BlocksTestCase(SamplerTestCase):
@@ -182,13 +166,11 @@ class FewBatches:
 
 
 def case(sampler):
-    base = {replay.LaBER: LaBERTestCase, replay.Dispersed: DispersedTestCase, replay.Queue: QueueTestCase}.get(
-        type(sampler), SamplerTestCase
-    )
+    base = {replay.LaBER: LaBERTestCase, replay.Queue: QueueTestCase}.get(type(sampler), SamplerTestCase)
     base = BlocksTestCase if sampler in IN_BLOCKS else base
     own = {
         "sampler": sampler,
-        "independent": base.independent and not isinstance(sampler, (replay.Blocks, replay.Dispersed)),
+        "independent": base.independent and not isinstance(sampler, research.Blocks),
     }
     own |= {} if own["independent"] else {"batches": 500, "few": 300}  # of which only first rows count
     own |= {} if sampler.in_core else {"batches": 100, "few": 40}  # a draw in Python takes ten times as long
@@ -200,7 +182,11 @@ globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampl
 
 def kinds(base=replay.Sampler):
     """Every class of sampler the library has, public or not; the laboratory's are tested with their learners."""
-    found = {kind for kind in base.__subclasses__() if kind.__module__.startswith("replaylab.replay.")}
+    found = {
+        kind
+        for kind in base.__subclasses__()
+        if kind.__module__.startswith(("replaylab.replay.", "replaylab.research."))
+    }
     return found.union(*map(kinds, base.__subclasses__()))
 
 
@@ -210,9 +196,11 @@ class TestTheMatrixIsComplete:
     def test_no_sampler_is_left_out(self):
         samplers = set(PUBLIC)
         assert samplers - {replay.Sampler, TopScores} == kinds() - {TopScores}
-        # What a tape draws stands on it; tests/replay/samplers/tapes has the rest.
+        # What a tape draws stands on it; tests/research has the rest.
         tested = {type(sampler) for sampler in SAMPLERS + ONCE} - {Fresh}
-        assert samplers - {replay.Sampler, replay.CustomSampler, TopScores, replay.Tape, replay.ByStepsToEnd} == tested
+        assert (
+            samplers - {replay.Sampler, replay.CustomSampler, TopScores, research.Tape, research.ByStepsToEnd} == tested
+        )
 
     def test_no_state_is_left_out(self):
         assert {"empty slots", "wrapped", "after updates", "zero priorities"} <= set(STATES)

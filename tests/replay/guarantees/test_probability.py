@@ -7,7 +7,8 @@ environments, stands in `test_conformance.py`.
 import numpy as np
 import pytest
 
-from replaylab.replay import Blocks, Combined, Field, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
+from replaylab.replay import Combined, Field, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
+from replaylab.research import Blocks
 from tests.replay.guarantees.chi2 import ALARM, assert_distribution, p_value
 from tests.replay.guarantees.test_conformance import SAMPLERS as EVERY_SAMPLER
 

@@ -5,17 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from replaylab.replay import (
-    AntiPrioritized,
-    Combined,
-    Field,
-    Linear,
-    Permuted,
-    Prioritized,
-    ReLo,
-    ReplayBuffer,
-    Uniform,
-)
+from replaylab.replay import Combined, Field, Linear, Prioritized, ReLo, ReplayBuffer, Uniform
+from replaylab.research import AntiPrioritized, Permuted
 from tests.oracle import Stream, stratified_slots, uniform_slots
 
 SAMPLERS = [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from replaylab import ReplayBuffer, replay
+from replaylab import ReplayBuffer, replay, research
 from replaylab.errors import EmptyBufferError
 from tests.replay.buffers import filled
 from tests.replay.guarantees.chi2 import assert_distribution
@@ -11,9 +11,8 @@ from tests.replay.guarantees.chi2 import assert_distribution
 FEEDBACK = [
     replay.Prioritized(beta=0.4),
     replay.ReLo(beta=0.4),
-    replay.AntiPrioritized(beta=0.4),
-    replay.Permuted(beta=0.4),
-    replay.Dispersed(beta=0.4),
+    research.AntiPrioritized(beta=0.4),
+    research.Permuted(beta=0.4),
     replay.LAP(),
     replay.RankBased(beta=0.4),
     replay.RankBased(alpha=0.0, beta=0.4),
@@ -32,11 +31,9 @@ def make(sampler, priority, **options):
 class TestNeverDrawn:
     def test_while_others_are_positive(self, sampler):
         buffer = make(sampler, [0, 0, 2, 0, 5, 0, 1])
-        distribution = (
-            None if isinstance(sampler, replay.Dispersed) else buffer.probabilities(np.arange(7), batch_size=3)
-        )
+        distribution = buffer.probabilities(np.arange(7), batch_size=3)
         zero = {0, 1, 3, 5}
-        if isinstance(sampler, replay.Permuted):  # the priorities belong to other steps
+        if isinstance(sampler, research.Permuted):  # the priorities belong to other steps
             zero = set(np.flatnonzero(distribution == 0).tolist())
             assert len(zero) == 4
         for _ in range(200):
@@ -49,8 +46,7 @@ class TestNeverDrawn:
         buffer = make(sampler, np.zeros(5))
         with pytest.raises(EmptyBufferError, match="every one of the 5 stored steps has priority 0, so none can be"):
             buffer.sample(2)
-        if not isinstance(sampler, replay.Dispersed):
-            assert (buffer.probabilities(np.arange(5), batch_size=2) == 0).all()
+        assert (buffer.probabilities(np.arange(5), batch_size=2) == 0).all()
         assert np.isnan(buffer.stats(batch_size=2).entropy or np.nan)
         buffer.update_priorities([3], priority=[0.5])
         assert (buffer.sample(1).id == (buffer._parts.core.probabilities(np.arange(5), 1, [0.4]).argmax())).all()

@@ -6,16 +6,14 @@ import pytest
 from replaylab import machine
 from replaylab.errors import ConfigError, FieldError, OverSizeError
 from replaylab.replay import (
-    Blocks,
     Combined,
-    Dispersed,
+    EpisodeEnds,
     Field,
     FrameStack,
     Greedy,
     Hindsight,
     Mixture,
     NStep,
-    Permuted,
     Prioritized,
     RankBased,
     Recency,
@@ -23,10 +21,10 @@ from replaylab.replay import (
     Reservoir,
     Sequence,
     SlidingWindow,
-    Tape,
     Uniform,
 )
 from replaylab.replay.data import memory
+from replaylab.research import Blocks, Permuted, Tape
 from tests.replay.buffers import FLAGS, GOALS, Even, cases, refused, transition
 
 FIELDS = transition(Field((2,)), action=Field((), np.int64))
@@ -158,7 +156,7 @@ IN_A_RESERVOIR = [
     *(
         (ConfigError, f"{type(sampler).__name__} needs the order of the steps", {"sampler": sampler})
         for sampler in (
-            *(Recency(), Permuted(bins=2), Mixture((Uniform(), Recency())), Combined(), Dispersed(), Even(), Blocks(2)),
+            *(Recency(), Permuted(bins=2), Mixture((Uniform(), Recency())), Combined(), Even(), Blocks(2)),
             *(Prioritized(block_length=2), Permuted(block_length=2), Tape("x")),
         )
     ),
@@ -287,7 +285,7 @@ class TestNumbersOfStepsOf32Bits:
             {"sampler": RankBased()},
             {"sampler": Greedy()},
             {"sampler": Mixture((Uniform(), RankBased()))},
-            {"sampler": Dispersed()},
+            {"sampler": EpisodeEnds(truncated=True)},
             {"transforms": [Sequence()]},
             {"transforms": [FrameStack(2, fields=("x",))]},
         ],

@@ -7,8 +7,6 @@ import pytest
 
 from replaylab.errors import ConfigError, FieldError, ShapeError, SnapshotError, StorageError
 from replaylab.replay import (
-    Blocks,
-    Dispersed,
     Exponential,
     Field,
     FrameStack,
@@ -21,10 +19,10 @@ from replaylab.replay import (
     ReLo,
     ReplayBuffer,
     ReplayStream,
-    ReverseSweep,
     Sequence,
     Uniform,
 )
+from replaylab.research import Blocks
 from tests.replay.buffers import cases, filled, refused
 
 TWO = (Uniform(), Uniform())
@@ -54,7 +52,7 @@ OPTIONS = [
     (
         ConfigError,
         "samplers of this library with a closed form",
-        lambda: Mixture((Uniform(), Dispersed())),
+        lambda: Mixture((Uniform(), Prioritized(replace=False))),
     ),
     (
         ConfigError,
@@ -65,13 +63,11 @@ OPTIONS = [
     (ConfigError, "`shares` of Mixture ... each part ... ('a', 1)", lambda: Mixture(TWO, ("a", 1))),
     (ConfigError, "`shares` of Mixture ... sum is finite ... 1e+308", lambda: Mixture(TWO, (1e308, 1e308))),
     (ConfigError, "`stratified` of Uniform must be False", lambda: Uniform(replace=False, stratified=True)),
-    (ConfigError, "`block_length` of Dispersed must be 1 ... but got 4", lambda: Dispersed(block_length=4)),
     (ConfigError, "`beta` of Prioritized ... [0, 1] ... end=1.1", lambda: Prioritized(beta=Linear(0.4, 1.1))),
     (ConfigError, "Exponential ... positive ... end=0.0 ... use Linear to reach 0", lambda: Exponential(1.0, 0.0)),
     (ConfigError, "`overlap` of Sequence ... overlap=4, length=4", lambda: Sequence(length=4, overlap=4)),
     (ConfigError, "`least` of Recency must be at most 9,007,199,254,740,992", beyond(Recency, "least")),
     (ConfigError, "`burst` of Recency must be at most 9,007,199,254,740,992", beyond(Recency, "burst")),
-    (ConfigError, "`stride` of ReverseSweep must be at most 9,007,199,254,740,992", beyond(ReverseSweep, "stride")),
     (ConfigError, "`length` of Blocks must be at most 9,007,199,254,740,992", beyond(Blocks, "length")),
     (ConfigError, "must be at most 9,007,199,254,740,992", beyond(Prioritized, "block_length")),
     (ShapeError, "`obs` must be given as stacks of 3 frames ... (2, 2)", lambda: given_as_stacks(np.zeros((2, 2)))),

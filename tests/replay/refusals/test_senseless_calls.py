@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer, replay
+from replaylab import Field, ReplayBuffer, replay, research
 from replaylab.replay.config_json import config_from_json, config_to_json
 from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
 
@@ -71,7 +71,7 @@ def recorder():
 
 
 def tape():
-    made = replay.TapeWriter()
+    made = research.TapeWriter()
     made.append([1, 2])
     return made
 
@@ -84,11 +84,9 @@ ACCEPTED = {
     "Uniform": {"replace": TRUTH, "stratified": TRUTH},
     "Combined": {"distinct": TRUTH},
     **dict.fromkeys(("Prioritized", "ReLo", "AntiPrioritized", "Permuted"), PRIORITIZED),
-    "Dispersed": PRIORITIZED | {"stratified": "True", "replace": "True"},
     "LAP": {"alpha": "0"},
     "RankBased": WEIGHTING,
     "Geometric": {"expected_age": "3.5"},
-    "Sticky": {"fraction": "0"},
     "EpisodeEnds": {"share": "0", "truncated": TRUTH},
     "NStep": {"gamma": "0", "last": "[]"},
     "FrameStack": {"stacked_input": TRUTH},
@@ -105,12 +103,12 @@ def made_without_arguments(kind):
 CONFIGURATIONS = [
     *(
         Call(kind, {}, ACCEPTED.get(name, {}))
-        for name, kind in ((name, getattr(replay, name)) for name in replay.__all__)
+        for name, kind in ((name, getattr(package, name)) for package in (replay, research) for name in package.__all__)
         if made_without_arguments(kind)
     ),
     Call(replay.Mixture, {"parts": (replay.Uniform(), replay.Prioritized())}, {"shares": "None"}),
-    Call(replay.Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
-    Call(replay.ByStepsToEnd, {"path": "x"}, {"path": "text", "shift": "0"}),
+    Call(research.Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
+    Call(research.ByStepsToEnd, {"path": "x"}, {"path": "text", "shift": "0"}),
     Call(replay.LaBER, {"score": len}),
     Call(replay.Oracle, {"score": len}),
     Call(replay.Constant, {"value": 1.0}, {"value": NUMBERS}),
@@ -278,13 +276,13 @@ CALLS = [
         called={"source": "source"},
     ),
     Call(replay.StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
-    Call(replay.TapeWriter),
-    Call("append", {"ids": np.zeros(2, np.int64)}, {}, replay.TapeWriter),
+    Call(research.TapeWriter),
+    Call("append", {"ids": np.zeros(2, np.int64)}, {}, research.TapeWriter),
     Call(
         "append_ends",
         {"ids": np.zeros(1, int), "terminated": np.zeros(1, bool)},
         {"terminated": TRUTH},
-        replay.TapeWriter,
+        research.TapeWriter,
     ),
     Call("write", {"path": "tape"}, {"path": "text"}, tape),
     Call(replay.as_schedule, {"value": 0.5}, {"value": NUMBERS}),
@@ -327,4 +325,4 @@ TYPES = {"FeedbackKind", "ReplayStreamKey", "Seed"}
 
 def test_nothing_is_left_out():
     called = {call.function.__qualname__.split(".")[0] for call in CONFIGURATIONS + CALLS if callable(call.function)}
-    assert called | BASES | PROTOCOLS | RETURNED | TYPES == set(replay.__all__)
+    assert called | BASES | PROTOCOLS | RETURNED | TYPES == {*replay.__all__, *research.__all__}

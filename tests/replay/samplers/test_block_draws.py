@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise, product
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer, replay
+from replaylab import Field, ReplayBuffer, replay, research
 from replaylab.errors import ConfigError
 from tests.given import priorities_or_errors
 from tests.oracle import Stream, block_slots
@@ -102,14 +102,14 @@ class TestTheJointDistribution:
     @pytest.mark.parametrize("length", [2, 3])
     def test_of_permuted_priorities_by_the_age_of_what_is_shown(self, length, bins):
         given = [3, 1, 4, 1, 5, 9, 2]
-        buffer = make(replay.Permuted(**RAW, bins=bins, block_length=length), given, steps=24)
+        buffer = make(research.Permuted(**RAW, bins=bins, block_length=length), given, steps=24)
         mass = [round(m) for m in buffer.probabilities(np.arange(17, 24)) * sum(given)]
         assert sorted(mass) == sorted(given)
         assert mass != given
         assert_joint_distribution(buffer, mass, range(7), length, 1, batches=8000)
 
     def test_of_small_errors_first(self):
-        buffer = make(replay.AntiPrioritized(**RAW, block_length=2), [1 / 4, 1, 1 / 2, 1 / 8, 1, 1 / 4, 1])
+        buffer = make(research.AntiPrioritized(**RAW, block_length=2), [1 / 4, 1, 1 / 2, 1 / 8, 1, 1 / 4, 1])
         assert_joint_distribution(buffer, [4, 1, 2, 8, 1, 4, 1], range(7), 2, 2, batches=8000)
 
 
@@ -136,7 +136,7 @@ def test_the_same_draws_on_every_machine():
 class TestABlock:
     @pytest.mark.parametrize("priority", [1.0, 0.3, 1e-30])
     @pytest.mark.parametrize("length", [2, 3, 8, 20])
-    @pytest.mark.parametrize("kind", [replay.Prioritized, replay.ReLo, replay.AntiPrioritized, replay.Permuted])
+    @pytest.mark.parametrize("kind", [replay.Prioritized, replay.ReLo, research.AntiPrioritized, research.Permuted])
     def test_of_equal_priorities_is_consecutive_steps(self, kind, length, priority):
         """As `Blocks` gives; the cells at the two ends may be shorter, and give their steps about equally often."""
         buffer, short = make(kind(block_length=length), np.full(50, priority), steps=133), 0
@@ -152,13 +152,13 @@ class TestABlock:
 
     def test_starts_as_often_at_every_step_as_those_of_blocks(self):
         starts = []
-        for sampler in (replay.Prioritized(block_length=4), replay.Blocks(4)):
+        for sampler in (replay.Prioritized(block_length=4), research.Blocks(4)):
             buffer = make(sampler, np.ones(37))
             batches = np.stack([buffer.sample(4, progress=0.0).id for _ in range(6000)])
             starts.append(np.bincount(batches[(np.diff(batches) == 1).all(axis=1), 0], minlength=37))
             assert_distribution(starts[-1], np.append(np.full(34, 1 / 34), np.zeros(3)))
 
-    @pytest.mark.parametrize("kind", [replay.Prioritized, replay.AntiPrioritized, replay.Permuted])
+    @pytest.mark.parametrize("kind", [replay.Prioritized, research.AntiPrioritized, research.Permuted])
     def test_lies_in_one_cell_and_all_cells_of_a_batch_share_an_offset(self, kind):
         buffer = make(kind(**RAW, block_length=8), np.random.default_rng(0).exponential(size=100), steps=333)
         offsets = set()

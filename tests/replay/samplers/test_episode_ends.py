@@ -8,7 +8,8 @@ import pytest
 
 from replaylab import Field, ReplayBuffer
 from replaylab.errors import FieldError, SnapshotError
-from replaylab.replay import ByStepsToEnd, EpisodeEnds, MemoryMap, Mixture, Priorities, TapeWriter, Uniform
+from replaylab.replay import EpisodeEnds, MemoryMap, Mixture, Priorities, Uniform
+from replaylab.research import ByStepsToEnd, TapeWriter
 from tests.oracle import OracleReplica
 
 FIELDS = {"terminated": Field((), bool), "truncated": Field((), bool)}

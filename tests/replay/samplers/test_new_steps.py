@@ -4,22 +4,12 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.replay import (
-    LAP,
-    AntiPrioritized,
-    Dispersed,
-    Mixture,
-    Permuted,
-    Prioritized,
-    RankBased,
-    ReLo,
-    ReplayBuffer,
-    Uniform,
-)
+from replaylab.replay import LAP, Mixture, Prioritized, RankBased, ReLo, ReplayBuffer, Uniform
+from replaylab.research import AntiPrioritized, Permuted
 from tests.oracle import OracleReplica
 from tests.replay.buffers import filled
 
-KINDS = (Prioritized, ReLo, AntiPrioritized, Permuted, Dispersed, LAP, RankBased)
+KINDS = (Prioritized, ReLo, AntiPrioritized, Permuted, LAP, RankBased)
 
 
 def make(sampler, capacity=8, steps=0, **options):

@@ -1,11 +1,9 @@
-"""`Queue`, `ReverseSweep` and `Recency`, which go in order or count their calls; the order of rows without replacement;
-`min_size`.
+"""`Queue` and `Recency`, which go in order or count their calls; the order of rows without replacement; `min_size`.
 
 False alarms: see `chi2.py`.
 """
 
 import os
-import time
 from collections import Counter
 from itertools import permutations
 
@@ -13,17 +11,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import EmptyBufferError
-from replaylab.replay import (
-    LaBER,
-    Mixture,
-    Prioritized,
-    Queue,
-    Recency,
-    ReplayBuffer,
-    ReverseSweep,
-    SharedMemory,
-    Uniform,
-)
+from replaylab.replay import LaBER, Mixture, Prioritized, Queue, Recency, ReplayBuffer, SharedMemory, Uniform
 from tests.replay.buffers import Even, filled
 from tests.replay.guarantees.chi2 import assert_distribution
 
@@ -88,26 +76,6 @@ class TestQueue:
             buffer.sample(21)
         assert buffer.sample(20).id.tolist() == list(range(20))
         assert np.isnan(buffer.stats(batch_size=1).entropy)
-
-
-class TestReverseSweep:
-    @pytest.mark.parametrize("stride", [1, 2, 5, 7, 19, 20, 50])
-    def test_all_steps_come_once_in_as_many_sweeps(self, stride):
-        buffer = filled(ReverseSweep(stride))
-        found = np.concatenate([buffer.sample(4).id for _ in range(10)]).tolist()
-        once = [id_ for start in range(min(stride, 20)) for id_ in range(19 - start, -1, -stride)]
-        assert found == once + once
-
-    @pytest.mark.no_sanitizer
-    def test_a_batch_takes_no_square_of_its_rows(self):
-        """2¹⁷ rows, whose square was 2³⁴ comparisons under the mutex: 3 seconds and more."""
-        buffer = filled(ReverseSweep(), 200_000, 200_000)
-        seconds = []
-        for _ in range(3):
-            start = time.perf_counter()
-            buffer.sample(2**17)
-            seconds.append(time.perf_counter() - start)
-        assert min(seconds) < 1.0
 
 
 class TestWithoutReplacement:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from replaylab.replay import Blocks, Field, ReplayBuffer, Sequence
+from replaylab.replay import Field, ReplayBuffer, Sequence
+from replaylab.research import Blocks
 from replaylab.testing import SamplerTestCase
 from tests.replay.guarantees.test_conformance import SAMPLERS
 

@@ -15,27 +15,24 @@ import pytest
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import (
     LAP,
-    AntiPrioritized,
     Combined,
     CustomSampler,
-    Dispersed,
     Field,
     Greedy,
     LaBER,
     Mixture,
     Oracle,
-    Permuted,
     Prioritized,
     Queue,
     RankBased,
     ReLo,
     ReplayBuffer,
-    ReverseSweep,
     Sequence,
     ShuffledEpochs,
     SlidingWindow,
     Uniform,
 )
+from replaylab.research import AntiPrioritized, Permuted
 from tests.given import priorities_or_errors
 from tests.replay.guarantees.chi2 import assert_distribution
 
@@ -98,7 +95,7 @@ class Truth:
 
 WEIGHING = [
     kind(beta=0.7, normalize=normalize)
-    for kind in (Prioritized, ReLo, AntiPrioritized, Permuted, Dispersed, RankBased)
+    for kind in (Prioritized, ReLo, AntiPrioritized, Permuted, RankBased)
     for normalize in ("buffer", "batch", "none")
 ] + [Permuted(beta=0.7, bins=3), Prioritized(beta=0.7, block_length=2)]
 
@@ -183,8 +180,6 @@ class TestNoRowComesTwice:
         Uniform(replace=False),
         ShuffledEpochs(),
         SlidingWindow(),
-        ReverseSweep(),
-        ReverseSweep(stride=2),
         Greedy(),
         Oracle(lambda ids: ids % 7),
     )
@@ -195,13 +190,13 @@ class TestNoRowComesTwice:
         truth, rng = Truth(sampler, num_envs=num_envs), np.random.default_rng(2)
         for _ in range(40):
             truth.add(int(rng.integers(1, 7)))
-            most = len(truth.blocks) if not isinstance(sampler, (ShuffledEpochs, ReverseSweep)) else 2
+            most = len(truth.blocks) if not isinstance(sampler, ShuffledEpochs) else 2
             n = max(1, min(4, most, len(truth.blocks) // 3))
             heads = [block[0] for block in truth.blocks]
             distribution = truth.buffer.probabilities(np.array(heads), batch_size=n)
             np.testing.assert_allclose(distribution.sum(), 1.0, rtol=1e-12)
             batch = truth.buffer.sample(n)
-            again = isinstance(sampler, (ShuffledEpochs, ReverseSweep))  # an epoch may end within the batch
+            again = isinstance(sampler, ShuffledEpochs)  # an epoch may end within the batch
             assert again or len(set(batch.id.tolist())) == n
             assert set(batch.id.tolist()) <= set(heads)
             chances = dict(zip(heads, distribution.tolist(), strict=True))
@@ -266,21 +261,11 @@ class TestNoRowComesTwice:
         assert sorted(last[left:] + rest) == sorted(heads.tolist())
 
     @pytest.mark.parametrize("num_envs", [None, 3])
-    def test_a_window_and_a_sweep_go_back_block_by_block(self, num_envs):
-        window, sweep = (Truth(s, num_envs=num_envs) for s in (SlidingWindow(), ReverseSweep()))
-        for truth in (window, sweep):
-            truth.add(70)
+    def test_a_window_goes_back_block_by_block(self, num_envs):
+        window = Truth(SlidingWindow(), num_envs=num_envs)
+        window.add(70)
         heads = [block[0] for block in window.blocks][::-1]
         assert window.buffer.sample(5).id.tolist() == heads[:5]
-        assert sweep.buffer.sample(5).id.tolist() == heads[:5]
-        assert sweep.buffer.sample(len(heads)).id.tolist() == heads[5:] + heads[:5]
-
-    def test_a_sweep_with_a_stride_takes_every_block(self):
-        truth = Truth(ReverseSweep(stride=4))
-        truth.add(70)
-        heads = [block[0] for block in truth.blocks][::-1]
-        found = [truth.buffer.sample(1).id.item() for _ in heads]
-        assert found == [heads[k] for start in range(4) for k in range(start, len(heads), 4)]
 
     @pytest.mark.parametrize("sampler", [Greedy(), Oracle(lambda ids: -(ids % 5))])
     def test_the_best_blocks_are_those_that_hold_the_best_steps(self, sampler):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.replay import Combined, Dispersed, Field, Mixture, Prioritized, ReplayBuffer, Sequence, Uniform
+from replaylab.replay import Combined, Field, Mixture, Prioritized, ReplayBuffer, Sequence, Uniform
 from tests.replay.buffers import filled
 from tests.replay.guarantees.chi2 import assert_distribution
 
@@ -94,8 +94,6 @@ def test_the_newest_alone():
 def test_what_it_does_not_go_with():
     with pytest.raises(ConfigError, match="`replace` of Prioritized must be True with blocks"):
         Prioritized(replace=False, block_length=2)
-    with pytest.raises(ConfigError, match="`replace` of Dispersed must be left out"):
-        Dispersed(replace=False)
     with pytest.raises(ConfigError, match="parts"):
         Mixture((Uniform(), SUCCESSIVE))
     with pytest.raises(

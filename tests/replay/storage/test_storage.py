@@ -16,12 +16,12 @@ from replaylab.replay import (
     Hindsight,
     MemoryMap,
     NStep,
-    Permuted,
     Prioritized,
     ReplayBuffer,
     Sequence,
     Uniform,
 )
+from replaylab.research import Permuted
 from tests.replay.guarantees.chi2 import ALARM, p_value
 from tests.replay.guarantees.test_conformance import SAMPLERS
 from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, drive, step

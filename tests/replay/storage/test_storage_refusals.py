@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, StorageError
-from replaylab.replay import (
-    ByStepsToEnd,
-    Field,
-    LaBER,
-    MemoryMap,
-    Oracle,
-    ReplayBuffer,
-    Reservoir,
-    SharedMemory,
-    Tape,
-)
+from replaylab.replay import Field, LaBER, MemoryMap, Oracle, ReplayBuffer, Reservoir, SharedMemory
+from replaylab.research import ByStepsToEnd, Tape
 from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, small_headroom
 
 pytestmark = NEEDS_LINUX

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import DtypeError, FieldError, ShapeError
-from replaylab.replay import Dispersed, Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
+from replaylab.replay import EpisodeEnds, Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
 from tests.replay.buffers import GOALS, Even
 
 DTYPES = (bool, np.int8, np.uint8, np.int16, np.uint32, np.int64, np.float16, np.float32, np.float64, np.longdouble)
@@ -83,7 +83,7 @@ def test_flags_that_say_nothing_of_a_step(name, bad):
         ("FrameStack", {"transforms": [FrameStack(2)]}),
         ("Sequence", {"transforms": [Sequence(2, 1)]}),
         ("Seeing", {"sampler": Seeing()}),
-        ("Dispersed", {"sampler": Dispersed()}),
+        ("EpisodeEnds", {"sampler": EpisodeEnds(truncated=True)}),
     ]:
         with pytest.raises(FieldError) as caught:
             ReplayBuffer(10, fields, **options)

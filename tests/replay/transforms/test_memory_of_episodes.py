@@ -8,7 +8,7 @@ import pytest
 
 from replaylab import _core
 from replaylab.errors import OverSizeError
-from replaylab.replay import Dispersed, Field, FrameStack, ReplayBuffer, Sequence, Uniform
+from replaylab.replay import EpisodeEnds, Field, FrameStack, ReplayBuffer, Sequence, Uniform
 from replaylab.replay.data.memory import core_fields
 from tests.replay.transforms.transform_worlds import ByAge
 
@@ -40,7 +40,7 @@ def give(buffer, steps, env, ends):
     buffer.extend(obs=np.zeros(where.shape, np.float32), **flags, where=where)
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), Dispersed(beta=0.4)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("sampler", [Uniform(), EpisodeEnds()], ids=lambda one: type(one).__name__)
 def test_an_endless_episode_pins_no_others(sampler):
     """A step of environment 0 is always stored, while the episodes of environment 1 come and go."""
     buffer = ReplayBuffer(100, FIELDS, num_envs=2, transforms=[FrameStack(2)], sampler=sampler, seed=0)

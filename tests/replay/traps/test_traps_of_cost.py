@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from replaylab import Field, ReplayBuffer, replay
+from replaylab import Field, ReplayBuffer, replay, research
 from tests.replay.buffers import filled
 
 
@@ -19,9 +19,8 @@ class TestTrap10WorkDoesNotGrowWithTheBuffer:
         replay.Uniform(),
         replay.Recency(least=1_000),
         replay.Geometric(),
-        replay.Sticky(),
         replay.Prioritized(),
-        replay.Permuted(),
+        research.Permuted(),
         replay.LAP(),
         replay.RankBased(),
         replay.Mixture((replay.Uniform(), replay.Prioritized())),

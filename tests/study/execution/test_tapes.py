@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import SpecError, StorageError
-from replaylab.replay.samplers.tapes.tape_file import TapeReader
+from replaylab.research.tape_file import TapeReader
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.executor import CheckTask, Finished, Lost, TrainTask
 from replaylab.study.execution.result_writer import ResultWriter

@@ -1,10 +1,12 @@
 """Short names of study files: every public sampler, transform and schedule has one."""
 
 import dataclasses
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from replaylab import learners, replay
+from replaylab import learners, replay, research
 from replaylab.errors import SpecError
 from replaylab.learners import DQN, SGD, Adam, RMSprop
 from replaylab.learners.api.agent_laber import AgentLaBER
@@ -16,6 +18,8 @@ from replaylab.study.spec.components import LEARNERS, STRATEGIES, Part, build, r
 from replaylab.study.spec.tapes import TAPES
 from tests.study import tiny
 
+ROOT = Path(__file__).parents[3]
+
 LONGEST = ("ByStepsToEnd", "by_steps_to_end")
 
 WITHOUT = {"Sampler", "CustomSampler", "TopScores", "Transform", "Schedule"}
@@ -23,14 +27,14 @@ WITHOUT = {"Sampler", "CustomSampler", "TopScores", "Transform", "Schedule"}
 
 
 def public(base):
-    kinds = {name: getattr(replay, name) for name in replay.__all__}
+    kinds = {name: getattr(package, name) for package in (replay, research) for name in package.__all__}
     return {name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, base)} - WITHOUT
 
 
 @pytest.mark.parametrize(
     ("base", "catalogue", "own"),
     [
-        (replay.Sampler, STRATEGIES, {"none", "refreshed"}),
+        (replay.Sampler, STRATEGIES, {"none"}),
         (replay.Transform, components.TRANSFORMS, set()),
         (replay.Schedule, components.SCHEDULES, set()),
     ],
@@ -57,9 +61,20 @@ def test_short_names(name, short):
 
 def test_those_of_studies_before():
     assert {"none", "online", "sliding_window", "uniform", "combined", "shuffled_epochs", "recency", "geometric"} | {
-        "reverse_sweep", "blocks", "sticky", "prioritized", "rank_based", "greedy", "lap", "relo", "anti_prioritized",
+        "blocks", "prioritized", "rank_based", "greedy", "lap", "relo", "anti_prioritized",
         "permuted", "oracle",
     } <= set(STRATEGIES)  # fmt: skip
+
+
+TRACKED = subprocess.run(
+    ["git", "ls-files", "studies/*.toml", "*study.toml"], cwd=ROOT, capture_output=True, text=True
+).stdout.split()
+
+
+@pytest.mark.parametrize("file", TRACKED)
+def test_strategies_of_every_tracked_study_are_built(file):
+    strategies = Spec.from_toml(ROOT / file).strategies.values()
+    assert all(build(part, STRATEGIES) for part in strategies)
 
 
 @pytest.mark.parametrize("kind", sorted(set(STRATEGIES) - {"mixture"}))
@@ -169,4 +184,4 @@ class TestMixture:
             resolve(Part.of("mixture", {"parts": parts}), STRATEGIES, "strategies.x", "study.toml")
 
     def test_what_cannot_be_a_part(self):
-        assert not {"mixture", "laber", "oracle", "dispersed", "none"} & set(components.PARTS)
+        assert not {"mixture", "laber", "oracle", "none"} & set(components.PARTS)

@@ -253,8 +253,6 @@ REASONS = {
     "Uniform": "without repetition, a shard's share of the rows depends on what the others hold at that moment",
     "Mixture": "its parts need their own shares of every shard",
     "LaBER": "its pool is scored where the learner is; draw a large Uniform() batch, and keep a part",
-    "Dispersed": "a row depends on the episodes of the rows before, in all shards",
-    "Sticky": "what was drawn last is known within each shard alone",
     "ShuffledEpochs": "what an epoch has not shown yet is known within each shard alone",
 }
 """Why the sampling distributions of shards do not join, where it is not the steps' order."""

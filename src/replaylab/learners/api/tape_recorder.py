@@ -10,13 +10,14 @@ import numpy.typing as npt
 from replaylab.arguments import optional, place, takes
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Bools, EnvStep, Hook, TrainingRun
-from replaylab.replay import Batch, TapeWriter
+from replaylab.replay import Batch
+from replaylab.research import TapeWriter
 
 _NAME = "tape"
 
 
 class TapeRecorder(Hook):
-    """Records a run's draws as a tape, for `replaylab.replay.Tape`: at each update the ids of every replica's rows.
+    """Records a run's draws as a tape, for `replaylab.research.Tape`: at each update the ids of every replica's rows.
 
     The tape is written when the run ends; until then it is in memory (two bytes a row in buffers of up to 65,536 steps)
     and in checkpoints. It needs a budget in steps, with which all replicas end together. An algorithm that trains one

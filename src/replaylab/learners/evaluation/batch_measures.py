@@ -20,7 +20,8 @@ from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.observations import inputs_of
 from replaylab.learners.api.protocols import Probed, Update
 from replaylab.learners.api.random_streams import Stream, generator
-from replaylab.replay import Batch, InspectableReplay, Tape
+from replaylab.replay import Batch, InspectableReplay
+from replaylab.research import Tape
 
 MOMENTS = 16
 """Largest number of moments in one round."""

@@ -20,7 +20,7 @@ from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.factories import environments, single_environment
 from replaylab.learners.training.hooks import HookedRun, HookList
 from replaylab.learners.training.watched_env import WatchedEnv
-from replaylab.replay import Batch, Replay, Sampler, Tape
+from replaylab.replay import Batch, Replay, Sampler
 
 LACKS = ("before_turn", "before_store", "on_update")
 """Events that only the library's training loop has."""
@@ -32,11 +32,10 @@ def train_algorithm(configuration: TrainingConfig, seeds: Sequence[int], hooks: 
     Raises:
         ConfigError: A setting does not fit such an algorithm.
     """
-    algorithm, sampler = cast("WholeAlgorithm", configuration.learner), configuration.sampler
+    algorithm, sampler = cast("WholeAlgorithm", configuration.learner), cast("Sampler", configuration.sampler)
     tables: list[Metrics] = []
     for place in range(len(seeds)):
-        if isinstance(sampler, Tape):
-            configuration = replace(configuration, sampler=sampler.of_replica(place, len(seeds)))
+        configuration = replace(configuration, sampler=sampler.of_replica(place, len(seeds)))
         run = AlgorithmRun(configuration, seeds, place, hooks)
         try:
             algorithm.train(run)

@@ -25,6 +25,7 @@ from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_genera
 from replaylab.replay.samplers.unfed import UnfedDraws
 from replaylab.trees import flatten
 
+Core = _core.Replay
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]

@@ -77,6 +77,10 @@ class Sampler:
         """`scheduled`, or of a mixture that of each part: one number for each sampler of the core that draws."""
         return (self.scheduled,)
 
+    def of_replica(self, replica: int, replicas: int) -> "Sampler":  # noqa: ARG002
+        """Return the sampler of one of several replicas, each of which has its own buffer: here this one."""
+        return self
+
     def rows(self, batch_size: int) -> int:
         """Return how many rows a batch has when `batch_size` were asked for."""
         return batch_size

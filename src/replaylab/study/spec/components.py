@@ -2,7 +2,8 @@
 
 A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is
 the only place that knows their names, types, defaults and rules. Short names are those of the classes that
-`replaylab.replay` exports, so a new sampler or transform has one; a new learner needs a line in the table here.
+`replaylab.replay` and `replaylab.research` export, so a new sampler or transform has one; a new learner needs a line in
+the table here.
 Custom samplers and learners need no line: ``type = "my_module:MySampler"`` (`custom_components`).
 """
 
@@ -11,13 +12,14 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import pkgutil
 import re
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_type_hints
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError, model_serializer, model_validator
 
-from replaylab import replay
+from replaylab import replay, research
 from replaylab.arguments import unchanged_since
 from replaylab.errors import ConfigError, SpecError
 from replaylab.extras import needs
@@ -38,12 +40,14 @@ def short_name(name: str) -> str:
 
 
 def _public(base: type) -> dict[str, str]:
-    """Return the configurations of a kind that `replaylab.replay` exports, by short name."""
-    kinds = {name: getattr(replay, name) for name in replay.__all__}
+    """Return the configurations of a kind that the replay library and its research package export, by short name."""
     configurations = {
-        short_name(name): f"replaylab.replay:{name}"
-        for name, kind in kinds.items()
-        if isinstance(kind, type) and issubclass(kind, base) and dataclasses.is_dataclass(kind)
+        short_name(name): f"{package.__name__}:{name}"
+        for package in (replay, research)
+        for name in package.__all__
+        if isinstance(kind := getattr(package, name), type)
+        and issubclass(kind, base)
+        and dataclasses.is_dataclass(kind)
     }
     return dict(sorted(configurations.items()))
 
@@ -52,9 +56,7 @@ SAMPLERS: Catalogue = _public(replay.Sampler)
 PARTS: Catalogue = {
     name: path
     for name, path in SAMPLERS.items()
-    if (kind := getattr(replay, path.rpartition(":")[2])).in_core
-    and not kind.no_closed_form
-    and kind is not replay.Mixture
+    if (kind := pkgutil.resolve_name(path)).in_core and not kind.no_closed_form and kind is not replay.Mixture
 }
 """Sampler types of the ``parts`` of a mixture."""
 
@@ -63,12 +65,11 @@ STRATEGIES: Catalogue = {
     "none": "replaylab.replay:Online",
     **dict.fromkeys(("tape", "by_steps_to_end"), "replaylab.study.spec.tapes:TapeOf"),
     "laber": "replaylab.learners.api.agent_laber:AgentLaBER",
-    "refreshed": "replaylab.learners.api.fresh_errors:Refreshed",
     "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
 }
 """Sampler types of ``[strategies.*]``: every sampler of the library; "none" is learning without replay, another word
-for "online". `LaBER` and `Refreshed` ask the agents for TD errors, the oracle the environment for its exact values; a
-tape is of another strategy's draws, and so are the bins of "by_steps_to_end"."""
+for "online". `LaBER` asks the agents for TD errors, the oracle the environment for its exact values; a tape is of
+another strategy's draws, and so are the bins of "by_steps_to_end"."""
 
 LEARNERS: Catalogue = {
     "dqn": "replaylab.learners:DQN",
@@ -225,10 +226,6 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         return None
     if hint == tuple[replay.Sampler, ...]:
         return _parts(value, where, source)
-    if hint is replay.Sampler:
-        if not isinstance(value, Mapping):
-            raise SpecError(f"{source}: `{where}` must be a table with a `type`, but got {shown(value)}.")
-        return _typed(value, SAMPLERS, where, source)
     if hint is Optimizer:
         return _optimizer(value, where, source)
     if _takes_schedule(hint):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replaylab.arguments import check, text
-from replaylab.replay import ByStepsToEnd, Tape
+from replaylab.research import ByStepsToEnd, Tape
 from replaylab.study.spec.errors import did_you_mean, shown
 from replaylab.study.spec.study_tables import StudyTables
 

@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes
 from replaylab.distributed.replay.shards.transport import Declaration
-from replaylab.replay import AntiPrioritized, Fifo, ReplayBuffer
+from replaylab.replay import Fifo, ReplayBuffer
+from replaylab.research import AntiPrioritized
 from replaylab.trees import leaves, map_leaves, take
 
 Ids = npt.NDArray[np.int64]

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from replaylab import Field, ReplayBuffer
-from replaylab.errors import ConfigError, EmptyBufferError, ShapeError, SnapshotError, StorageError
-from replaylab.replay import Prioritized, Sequence, Tape, TapeWriter, Uniform
-from replaylab.replay.samplers.tapes.tape_file import PIECE, TapeReader
+from replaylab.errors import ConfigError, DtypeError, EmptyBufferError, ShapeError, SnapshotError, StorageError
+from replaylab.replay import Prioritized, Sequence, Uniform
+from replaylab.research import Tape, TapeWriter
+from replaylab.research.tape_file import PIECE, TapeReader
 
 CAPACITY, ROWS = 40, 4
 
@@ -185,7 +186,7 @@ class TestTheFile:
         [
             ([[1, 2], [3, 4]], ShapeError, r"of shape \(1, 2\), as the draws before"),
             ([-1, 2], ConfigError, "whole numbers from 0 on"),
-            ([0.5, 2], ConfigError, "whole numbers from 0 on"),
+            ([0.5, 2], DtypeError, "whole numbers"),
             (3, ShapeError, "shape"),
             ([[1], [1, 2]], ShapeError, "must be an array"),
         ],

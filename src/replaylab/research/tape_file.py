@@ -22,11 +22,8 @@ from replaylab.arguments import checked, instance, place, takes, truths, whole, 
 from replaylab.errors import ConfigError, ShapeError, SnapshotError, StorageError
 from replaylab.files.atomic import write_bytes
 from replaylab.files.bundle import Schema, reading
-from replaylab.replay.data.arrays import as_array
 
 SCHEMA = Schema("tape", "replaylab-tape", 2, dict.fromkeys(("draws", "replicas", "rows", "piece"), whole()))
-
-_LARGEST = np.iinfo(np.int64).max
 
 PIECE = 1_000
 """Draws in a piece."""
@@ -43,7 +40,7 @@ class TapeWriter:
 
     Example:
         >>> from replaylab import Field, ReplayBuffer
-        >>> from replaylab.replay import TapeWriter
+        >>> from replaylab.research import TapeWriter
         >>> buffer, writer = ReplayBuffer(100, {"x": Field()}, seed=0), TapeWriter()
         >>> ids = buffer.extend(x=range(50))
         >>> for _ in range(3):
@@ -61,6 +58,7 @@ class TapeWriter:
         """How many draws there are."""
         return sum(len(newest[0]) for newest, _ in self._packed) + len(self._open)
 
+    @takes(ids=wholes())
     def append(self, ids: npt.ArrayLike) -> None:
         """Take note of one draw.
 
@@ -69,12 +67,13 @@ class TapeWriter:
 
         Raises:
             ShapeError: It is of another shape.
-            ConfigError: An id is negative or none.
+            DtypeError: They are not whole numbers.
+            ConfigError: An id is negative.
         """
-        drawn = as_array("`ids`", ids)
-        if drawn.dtype.kind not in "iu" or (drawn < 0).any() or (drawn > _LARGEST).any():
+        drawn = np.asarray(ids, np.int64)
+        if (drawn < 0).any():
             raise ConfigError(f"`ids` of a tape must be whole numbers from 0 on, such as batch.id, but got {ids!r:.80}")
-        drawn = drawn.astype(np.int64).reshape(-1, drawn.shape[-1]) if drawn.ndim else drawn
+        drawn = drawn[None] if drawn.ndim == 1 else drawn
         shape = self._shape
         if drawn.ndim != 2 or 0 in drawn.shape or shape not in (None, drawn.shape):
             expected = "[R] B" if shape is None else f"{shape}, as the draws before,"

@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from replaylab import _core
 from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError
-from replaylab.replay.data.seeding import Seed
-from replaylab.replay.samplers.engine import Bools, DrawEngine, Floats, Layout, RecordingEngine
-from replaylab.replay.samplers.tapes.tape import Tape, TapeEngine
-from replaylab.replay.samplers.tapes.tape_file import Ids
+from replaylab.replay import Seed
+from replaylab.replay.samplers.engine import Bools, Core, DrawEngine, Floats, Layout, RecordingEngine
+from replaylab.research.tape import Tape, TapeEngine
+from replaylab.research.tape_file import Ids
 
 _ID_BITS = 40
 """The low bits of a key hold the id; those above what is before it in the order."""
@@ -49,7 +48,7 @@ class ByStepsToEnd(Tape):
     needs_episodes: ClassVar[bool] = True
     end_fields: ClassVar[tuple[str, ...]] = ENDS
 
-    def engine(self, core: _core.Replay, layout: Layout, seed: Seed) -> DrawEngine:
+    def engine(self, core: Core, layout: Layout, seed: Seed) -> DrawEngine:
         """Return what draws for a buffer."""
         return ByStepsToEndEngine(core, layout, seed, self)
 
@@ -196,7 +195,7 @@ class ByStepsToEndEngine(RecordingEngine[Tape], TapeEngine):
         ConfigError: The buffer has several environments for each replica, or the tape no ends of episodes.
     """
 
-    def __init__(self, core: _core.Replay, layout: Layout, seed: Seed, sampler: Tape) -> None:
+    def __init__(self, core: Core, layout: Layout, seed: Seed, sampler: Tape) -> None:
         super().__init__(core, layout, seed, sampler)
         if (layout.num_envs or 1) > 1:
             raise ConfigError(

@@ -5,7 +5,8 @@ import pytest
 
 from replaylab import Field, ReplayBuffer
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.replay import ByStepsToEnd, Prioritized, TapeWriter, Uniform
+from replaylab.replay import Prioritized, Uniform
+from replaylab.research import ByStepsToEnd, TapeWriter
 from tests.replay.guarantees.chi2 import assert_distribution
 
 FIELDS = {"x": Field((), np.int64), "terminated": Field((), bool), "truncated": Field((), bool)}

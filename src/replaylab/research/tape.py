@@ -8,14 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from replaylab import _core
 from replaylab.arguments import check, option, place, whole
 from replaylab.errors import ConfigError
-from replaylab.replay.data.batch import Batch
-from replaylab.replay.data.seeding import Seed
-from replaylab.replay.samplers.engine import DrawEngine, Floats, Layout, PythonEngine
-from replaylab.replay.samplers.sampler import Sampler
-from replaylab.replay.samplers.tapes.tape_file import Ids, TapeReader
+from replaylab.replay import Batch, Sampler, Seed
+from replaylab.replay.samplers.engine import Core, DrawEngine, Floats, Layout, PythonEngine
+from replaylab.research.tape_file import Ids, TapeReader
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Tape(Sampler):
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from replaylab import Field, ReplayBuffer
-        >>> from replaylab.replay import TapeWriter
+        >>> from replaylab.research import TapeWriter
         >>> def filled(**options):
         ...     buffer = ReplayBuffer(10, {"x": Field()}, **options)
         ...     _ = buffer.extend(x=range(10))
@@ -73,7 +70,7 @@ class Tape(Sampler):
         """
         return replace(self, shift=int(_origins(TapeReader(self.path), self, replicas)[replica]))
 
-    def engine(self, core: _core.Replay, layout: Layout, seed: Seed) -> "DrawEngine":
+    def engine(self, core: Core, layout: Layout, seed: Seed) -> "DrawEngine":
         """Return what draws for a buffer."""
         return TapeEngine(core, layout, seed, self)
 
@@ -86,7 +83,7 @@ class TapeEngine(PythonEngine[Tape]):
         StorageError, SnapshotError: It cannot be read.
     """
 
-    def __init__(self, core: _core.Replay, layout: Layout, seed: Seed, sampler: Tape) -> None:
+    def __init__(self, core: Core, layout: Layout, seed: Seed, sampler: Tape) -> None:
         super().__init__(core, layout, seed, sampler)
         self._tape = TapeReader(sampler.path)
         self._origins = _origins(self._tape, sampler, layout.replicas or 1)
