@@ -117,6 +117,6 @@ def test_plain_lines_of_a_run(tmp_path, capsys):
     small = study(tmp_path, seeds=1, budget__steps=100, evaluation__every=50, strategies=strategies)
     assert small.run(executor=InProcess(), show=True).complete
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1 runs to do, 100 environment steps, 1 worker."
+    assert lines[:2] == ["checking 1 cell", "1 runs to do, 100 environment steps, 1 worker."]
     assert lines[-1].startswith("finished CartPole-v1 · dqn · uniform · seed 0 in ")
     assert np.isfinite(small.query("select avg(value) from results where metric = 'eval/mean_reward'").fetchall()[0][0])
