@@ -163,9 +163,9 @@ def test_an_environment_that_is_not_there_is_reported_before_anything_is_trained
         (
             ["train", "--strategy", "prioritised"],
             "replaylab: train: `--strategy.type` must be one of anti_prioritized, blocks, by_steps_to_end, "
-            "combined, dispersed, episode_ends, geometric, greedy, laber, lap, mixture, online, oracle, permuted, "
+            "combined, episode_ends, geometric, greedy, laber, lap, mixture, online, oracle, permuted, "
             "prioritized, queue, rank_based, "
-            "recency, relo, reverse_sweep, shuffled_epochs, sliding_window, sticky, tape, uniform, none, refreshed, "
+            "recency, relo, shuffled_epochs, sliding_window, tape, uniform, none, "
             "but got 'prioritised'; did you mean "
             "`prioritized`?\n",
         ),
