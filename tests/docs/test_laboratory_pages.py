@@ -46,7 +46,6 @@ def test_commands_are_accepted(command, monkeypatch):
         cli.StudyRun,
         cli.StudyReport,
         cli.StudyCompare,
-        cli.StudyExport,
         cli.TrainCommand,
         cli.WatchCommand,
         cli.ClaimsCommand,

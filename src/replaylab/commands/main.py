@@ -22,7 +22,7 @@ from replaylab.commands.catalog import StudyList, StudyShow
 from replaylab.commands.claims import ClaimsCommand
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.commands.places import with_local_paths
-from replaylab.commands.studies import StudyCompare, StudyExport, StudyReport
+from replaylab.commands.studies import StudyCompare, StudyReport
 from replaylab.commands.study_run import StudyRun
 from replaylab.commands.train_command import TrainCommand
 from replaylab.commands.watch import WatchCommand
@@ -49,7 +49,6 @@ _OF_STUDY = {
     "run": StudyRun,
     "report": StudyReport,
     "compare": StudyCompare,
-    "export": StudyExport,
     "list": StudyList,
     "show": StudyShow,
 }

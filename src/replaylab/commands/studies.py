@@ -1,4 +1,4 @@
-"""Commands about the folders of studies: reports, comparisons, exports."""
+"""Commands about the folders of studies: reports and comparisons."""
 
 from __future__ import annotations
 
@@ -73,32 +73,6 @@ class StudyCompare:
             print(line)
         if self.out is not None:
             print(f"page: {comparison_page.write(comparison, self.out)}")
-        return 0
-
-
-@dataclass(frozen=True)
-class StudyExport:
-    """Write a study's tables and methods as LaTeX, for a paper.
-
-    The tables need the package booktabs.
-
-    Example: replaylab study export results/quick --out paper
-    """
-
-    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
-    """Folder that `replaylab study run` wrote."""
-
-    out: Path
-    """Folder for the .tex files, made where it is missing; the tables' numbers come beside them as CSV."""
-
-    def __call__(self) -> int:
-        """Write the files and return the exit code."""
-        from replaylab.study import Study
-        from replaylab.study.report.latex import export
-
-        exported = export(Study.from_folder(self.folder), self.out)
-        for line in (*(f"warning: {warning}" for warning in exported.warnings), *exported.files):
-            print(line)
         return 0
 
 
