@@ -91,6 +91,14 @@ def test_blocks_share_a_namespace():
     run("page.md", "```python\nx = 2\n```\n```python\n>>> x + 1\n3\n>>> y = x\n```\n```python\nassert y == 2\n```\n")
 
 
+def test_pages_save_under_different_names():
+    """A reader follows several in one folder: what one saves, another must not take for its own."""
+    saved = re.compile(r"\.save(?:_replay_buffer)?\(\"(.*?)(?:\.pkl)?\"")
+    names = [name for page in PAGES for name in sorted({match[1] for match in saved.finditer(page.read_text())})]
+    assert "cleanrl-replay" in names
+    assert sorted(names) == sorted(set(names))
+
+
 @pytest.mark.parametrize(("package", "name"), [(one, name) for one in PACKAGES for name in one.__all__])
 def test_the_reference_has_every_public_name(package, name):
     value = getattr(package, name)
