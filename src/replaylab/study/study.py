@@ -129,8 +129,10 @@ class Study:
 
         Raises:
             ConfigError: ``workers`` is below 1, or given with ``executor``, or another run is at work in the folder.
-            SpecError: the folder holds another study, or the study cannot be run.
+            SpecError: the folder holds another study, or some part of the study cannot be run, by the check before
+                training; the message names all of them, and nothing is trained.
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
+            KeyboardInterrupt: Ctrl-C, after local workers have written checkpoints; the message counts what is there.
         """
         where = execution.chosen_executor(workers, executor)
         return execution.run_study(self.spec, self.folder, where, reporter, show, checkpoint_every)
