@@ -45,7 +45,6 @@ def test_commands_are_accepted(command, monkeypatch):
     for kind in (
         cli.StudyRun,
         cli.StudyReport,
-        cli.StudyCompare,
         cli.TrainCommand,
         cli.WatchCommand,
         cli.ClaimsCommand,

@@ -22,7 +22,7 @@ from replaylab.commands.catalog import StudyList, StudyShow
 from replaylab.commands.claims import ClaimsCommand
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.commands.places import with_local_paths
-from replaylab.commands.studies import StudyCompare, StudyReport
+from replaylab.commands.studies import StudyReport
 from replaylab.commands.study_run import StudyRun
 from replaylab.commands.train_command import TrainCommand
 from replaylab.commands.watch import WatchCommand
@@ -41,14 +41,13 @@ _NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pi
 _NOBODY_READS = 141
 """The shell's exit code for a program ended by SIGPIPE."""
 
-_STUDY = """Compare replay strategies: run a study, write its report, compare two, list and show the shipped ones.
+_STUDY = """Compare replay strategies: run a study, write its report, list and show the shipped ones.
 
 Example: replaylab study run quick"""
 
 _OF_STUDY = {
     "run": StudyRun,
     "report": StudyReport,
-    "compare": StudyCompare,
     "list": StudyList,
     "show": StudyShow,
 }

@@ -1,4 +1,4 @@
-"""Commands about the folders of studies: reports and comparisons."""
+"""The command that writes the report of a results folder again."""
 
 from __future__ import annotations
 
@@ -40,39 +40,6 @@ class StudyReport:
         study = Study.from_folder(self.folder)
         print("writing the report", flush=True)
         tell(study, study.report(self.out, figure_files=self.figure_files))
-        return 0
-
-
-@dataclass(frozen=True)
-class StudyCompare:
-    """Compare the results of two folders: the same strategies, with other settings, code or seeds.
-
-    Each difference is B minus A, in pairs of the same seed where most of A or of B have it, else between groups.
-
-    Example: replaylab study compare results/before results/after
-
-    Example: replaylab study compare results/before results/after --out before-after
-    """
-
-    a: Annotated[Positional[Path], arg(metavar="A")]
-    """Folder that `replaylab study run` wrote."""
-
-    b: Annotated[Positional[Path], arg(metavar="B")]
-    """The other one."""
-
-    out: Path | None = None
-    """Folder for a page, comparison.html, with its table as CSV; None: print the comparison, and write nothing."""
-
-    def __call__(self) -> int:
-        """Compare them and return the exit code."""
-        from replaylab.study import Study
-        from replaylab.study.report.compare import comparison_page, two_studies
-
-        comparison = two_studies.compared(Study.from_folder(self.a), Study.from_folder(self.b))
-        for line in comparison_page.lines(comparison):
-            print(line)
-        if self.out is not None:
-            print(f"page: {comparison_page.write(comparison, self.out)}")
         return 0
 
 

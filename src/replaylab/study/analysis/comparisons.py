@@ -247,11 +247,11 @@ def levels(curves: Sequence[Curve]) -> list[Level]:
         Level(*c.key, m, len(runs), statistics.bootstrap_interval(runs))
         for m in MEASURES
         for c in curves
-        if len(runs := finite(c.of_runs(m)))
+        if len(runs := _finite(c.of_runs(m)))
     ]
 
 
-def finite(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _finite(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return those of the runs that have a number."""
     return runs[np.isfinite(runs)]
 

@@ -56,7 +56,7 @@ class CurveStyle:
     references: References = field(default_factory=dict)
 
 
-def place_of(curve: Curve, curves: Iterable[Curve]) -> str:
+def _place_of(curve: Curve, curves: Iterable[Curve]) -> str:
     """Return the name of a curve's environment, with its learner's if the environment has several."""
     learners = {other.learner for other in curves if other.environment == curve.environment}
     return f"{curve.environment}, {curve.learner}" if len(learners) > 1 else curve.environment
@@ -78,7 +78,7 @@ def curves(cells: Sequence[CellCurves], style: CurveStyle, *, small: bool = Fals
 
 def _titled(cells: Sequence[CellCurves]) -> list[tuple[str, CellCurves]]:
     curves = [curve for cell in cells for curve, _ in cell]
-    return [(place_of(cell[0][0], curves), cell) for cell in cells]
+    return [(_place_of(cell[0][0], curves), cell) for cell in cells]
 
 
 def _last_step(cell: CellCurves) -> int:

@@ -89,7 +89,7 @@ def of(study: ReportedStudy) -> Methods:
     return Methods(
         _what_was_run(what_ran(study)),
         _statistics(study.spec),
-        settings_of(study.spec),
+        _settings(study.spec),
         [*machines.used(study), *machines.computing_time(study)],
     )
 
@@ -201,7 +201,7 @@ def _statistics(spec: Spec) -> list[str]:
     ]
 
 
-def settings_of(spec: Spec) -> list[tuple[str, str]]:
+def _settings(spec: Spec) -> list[tuple[str, str]]:
     """Every setting of the study as (key path, value), as in its file, so without what overrides make of learners."""
     skipped = {"name", "title", "question", "titles", "answers", "reference", "core_minutes", "overridden"}
     settings = {key: table for key, table in json_data(spec).items() if key not in skipped}

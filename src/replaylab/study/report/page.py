@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -42,7 +42,7 @@ BAND = (*KEYS, "step", "iqm", "low", "high")
 """Columns of the CSV file of curves with their bands."""
 
 WORD_COLUMNS = frozenset(
-    ("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "Compared", "What")
+    ("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "What")
 )
 """Heads of columns that hold words; the others' numbers stand to the right."""
 
@@ -162,28 +162,35 @@ KEY_COLUMNS: list[Column[StrategyResult]] = [
 M = TypeVar("M", bound=MeasureResult)
 
 
-class PageFiles:
-    """Figures and tables of a page, and the way their files are written beside it.
-
-    Args:
-        out: the page's folder.
-        figure_files: whether each figure is written there, too.
-        left_out: columns that no table of the page shows.
-        titles: by the head of a column, what the page shows for its names.
-    """
+class Page:
+    """A study with its numbers; its tables leave out the environment and the learner where it has only one."""
 
     def __init__(
         self,
+        study: ReportedStudy,
+        rows: duckdb.DuckDBPyRelation,
+        curves: Sequence[Curve],
         out: Path,
         *,
         figure_files: bool = True,
-        left_out: Collection[str] = (),
-        titles: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        spec = study.spec
+        needed = {"Environment": len(spec.environments) > 1, "Learner": spec.names_learners}
+        self._left_out = [column for column, is_needed in needed.items() if not is_needed]
+        self._titles = {"Strategy": spec.titles.strategies, "Learner": spec.titles.learners}
         self.out = out
-        self.figure_files = figure_files
-        self.left_out = left_out
-        self.titles = titles or {}
+        self._figure_files = figure_files
+        self.study = study
+        self.spec = spec
+        self.rows = rows
+        self.curves = curves
+        self._read = {comparisons.RETURN: list(curves)}
+        self.line_styles = palette.line_styles(
+            list(spec.strategies),
+            spec.baseline,
+            kinds={name: part.type for name, part in spec.strategies.items()},
+            titles=spec.titles.strategies,
+        )
 
     def figure(
         self,
@@ -200,7 +207,7 @@ class PageFiles:
 
         A folded one is shown only when asked for. The SVG file of one that is too large for the page is always written.
         """
-        if self.figure_files:
+        if self._figure_files:
             self._write_files(key, drawing, _csv([header, *numbers]))
         groups = [
             (
@@ -220,7 +227,7 @@ class PageFiles:
         beside = sum(len(panel) for _, panels in groups for panel in panels) + len(read or "") > MOST_ON_PAGE
         if beside:
             groups, read = [], None
-            if not self.figure_files:
+            if not self._figure_files:
                 self._write_svg(key, drawing)
         kind = _KINDS[drawing.width]
         return ReportFigure(key, title, caption + axes, drawing.legend, groups, kind, folded, read, beside=beside)
@@ -260,46 +267,13 @@ class PageFiles:
             header = [name for column in filed for name in column.names.split()]
             numbers = [header, *([value for column in filed for value in column.numbers_of(row)] for row in rows)]
         write_text(self.out / "tables" / f"{key}.csv", _csv(numbers))
-        shown = [column for column in columns if column.head and column.head not in self.left_out]
+        shown = [column for column in columns if column.head and column.head not in self._left_out]
         heads = [column.head for column in shown]
         cells = [[self._titled(column.head, column.text(row)) for column in shown] for row in rows]
         return ReportTable(key, title, caption, heads, cells)
 
     def _titled(self, head: str, text: str) -> str:
-        return self.titles.get(head, {}).get(text, text)
-
-
-class Page(PageFiles):
-    """A study with its numbers; its tables leave out the environment and the learner where it has only one."""
-
-    def __init__(
-        self,
-        study: ReportedStudy,
-        rows: duckdb.DuckDBPyRelation,
-        curves: Sequence[Curve],
-        out: Path,
-        *,
-        figure_files: bool = True,
-    ) -> None:
-        spec = study.spec
-        needed = {"Environment": len(spec.environments) > 1, "Learner": spec.names_learners}
-        super().__init__(
-            out,
-            figure_files=figure_files,
-            left_out=[column for column, is_needed in needed.items() if not is_needed],
-            titles={"Strategy": spec.titles.strategies, "Learner": spec.titles.learners},
-        )
-        self.study = study
-        self.spec = spec
-        self.rows = rows
-        self.curves = curves
-        self._read = {comparisons.RETURN: list(curves)}
-        self.line_styles = palette.line_styles(
-            list(spec.strategies),
-            spec.baseline,
-            kinds={name: part.type for name, part in spec.strategies.items()},
-            titles=spec.titles.strategies,
-        )
+        return self._titles.get(head, {}).get(text, text)
 
     def curves_of(self, metric: str) -> list[Curve]:
         """Return the curves of a metric, read when they are first asked for; empty where nothing logged it."""

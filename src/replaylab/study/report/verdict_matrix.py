@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replaylab.number_format import counted, significant
@@ -20,7 +20,6 @@ SIGNS = {
     "passed": "✓",
     "failed": "✗",
     "not interpretable": "–",
-    "same runs": "=",
 }
 """Sign of each verdict; sign, word and color carry the same information."""
 
@@ -94,47 +93,33 @@ def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatri
             if d.measure == measure
         }
         if cells:
-            rows = {s: sentences.versus(page.spec.title_of(s), base) for s in page.spec.strategies}
-            shown.append(matrix(sentences.MEASURE_TITLES[measure], cells, rows, page.spec.place_of))
+            places = list(dict.fromkeys(key[:2] for key in cells))
+            rows = [
+                (sentences.versus(page.spec.title_of(s), base), [cells.get((*place, s)) for place in places])
+                for s in page.spec.strategies
+                if any(s == key[2] for key in cells)
+            ]
+            columns = [page.spec.place_of(*place) for place in places]
+            shown.append(VerdictMatrix(sentences.MEASURE_TITLES[measure], "Comparison", columns, rows))
     return shown
 
 
-def matrix(
-    title: str,
-    cells: Mapping[tuple[str, str, str], MatrixCell],
-    rows: Mapping[str, str],
-    heading: Callable[[str, str], str],
-) -> VerdictMatrix:
-    """Return a matrix of comparisons × environments and learners.
-
-    Args:
-        title: above it.
-        cells: by environment, learner and strategy.
-        rows: what a row is called, by strategy, in the order of the rows; those without a cell are left out.
-        heading: gives the name of an environment and learner.
-    """
-    places = list(dict.fromkeys(key[:2] for key in cells))
-    named = [s for s in rows if any(s == key[2] for key in cells)]
-    shown = [(rows[s], [cells.get((*place, s)) for place in places]) for s in named]
-    return VerdictMatrix(title, "Comparison", [heading(*place) for place in places], shown)
-
-
 def cell(
-    verdict: str, reported: ReportedInterval, runs: int, margin: str = "", better: str | None = None
+    verdict: str, reported: ReportedInterval, pairs: int, margin: str = "", better: str | None = None
 ) -> MatrixCell:
-    """Return the cell of a verdict, which is one of `SIGNS`, from so many pairs or, at least, runs.
+    """Return the cell of a verdict, which is one of `SIGNS`.
 
     Args:
         verdict: on the comparison.
         reported: the interval to print.
-        runs: how many.
+        pairs: Number of pairs of runs.
         margin: the equivalence margin, such as "±0.05".
         better: which of "higher" and "lower" is the good one; None: neither.
     """
     size = reported.interval
-    ends = sentences.effect_interval(size, runs)
+    ends = sentences.effect_interval(size, pairs)
     kind = verdict if better is None or verdict not in ("higher", "lower") else _GOOD[verdict == better]
-    interval = ends if runs == 1 else f"{reported.label}: {ends}"
+    interval = ends if pairs == 1 else f"{reported.label}: {ends}"
     return MatrixCell(verdict, sentences.in_words(verdict, margin), kind, sentences.effect(size), interval)
 
 

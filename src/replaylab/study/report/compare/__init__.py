@@ -1,1 +1,0 @@
-"""Comparison of the results of two studies."""
