@@ -143,12 +143,13 @@ LAWFUL = [sampler for sampler in ASKED if sampler.has_closed_form]
 @pytest.mark.parametrize("replicas", [None, 2])
 def test_every_sampler(sampler, replicas):
     """Against the sampling distribution that the buffer states, after feedback and a wrap-around."""
-    buffer = ReplayBuffer(20, X, sampler=sampler, replicas=replicas, count_replays=True, seed=0)
+    fields = X | {name: Field((), bool) for name in sampler.end_fields}
+    buffer = ReplayBuffer(20, fields, sampler=sampler, replicas=replicas, count_replays=True, seed=0)
     lead = () if replicas is None else (replicas,)
     drawn = np.zeros((replicas or 1, 50), np.int64)
     rng = np.random.default_rng(0)
     for _ in range(5):
-        buffer.extend(x=np.zeros((*lead, 9)))
+        buffer.extend(**dict.fromkeys(fields, np.zeros((*lead, 9), bool)))
         batch = buffer.sample(4, progress=0.5)
         buffer.update_priorities(batch.id, rng.normal(size=batch.id.shape))
         for counts, ids in zip(drawn, np.reshape(batch.id, (replicas or 1, -1)), strict=True):

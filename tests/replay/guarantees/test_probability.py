@@ -91,10 +91,11 @@ class TestDrawsFollowTheDistribution:
 )
 def test_the_only_step_is_certain(sampler, capacity, replicas):
     """Before the ring has wrapped and, in a ring of one, after."""
-    buffer = ReplayBuffer(capacity, {"x": Field()}, replicas=replicas, sampler=sampler, seed=0)
+    fields = {"x": Field()} | {name: Field((), bool) for name in sampler.end_fields}
+    buffer = ReplayBuffer(capacity, fields, replicas=replicas, sampler=sampler, seed=0)
     rows = 4 if isinstance(sampler, Blocks) else 1
     for step in range(1 if capacity > 1 else 4):
-        buffer.add(x=0.0 if replicas is None else np.zeros(replicas))
+        buffer.add(**dict.fromkeys(fields, False if replicas is None else np.zeros(replicas, bool)))
         batch = buffer.sample(rows, progress=0.5)
         assert (batch.id == step).all()
         if sampler.has_closed_form:
