@@ -296,12 +296,9 @@ class BoundReplay {
 
     std::int64_t row_stride() const { return replay_->rows().stride(); }
 
-    // Of rows outside: empty and 0 where there are none.
+    // Of rows outside: empty where there are none.
     std::string storage_identity() const {
         return replay_->outside() != nullptr ? replay_->outside()->identity() : std::string();
-    }
-    std::int64_t storage_nbytes() const {
-        return replay_->outside() != nullptr ? replay_->outside()->file_bytes() : 0;
     }
     bool storage_was_unflushed() const {
         return replay_->outside() != nullptr && replay_->outside()->was_unflushed();

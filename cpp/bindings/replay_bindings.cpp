@@ -299,7 +299,6 @@ void bind_contents(ReplayClass& replay) {
         .def("close", &BoundReplay::close)
         .def_prop_ro("row_stride", &BoundReplay::row_stride)
         .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
-        .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
         .def_prop_ro("storage_was_unflushed", &BoundReplay::storage_was_unflushed)
         .def_prop_ro("nbytes", [](BoundReplay& self) {
             const WithoutGil no_gil;

@@ -96,7 +96,6 @@ class MappedRows {
     std::int64_t streams() const { return writers_ * num_envs_; }
     std::int64_t headroom() const { return log_ - capacity_; }
     std::int64_t writers() const { return writers_; }
-    std::int64_t file_bytes() const { return file_bytes_; }
     bool was_unflushed() const { return was_unflushed_; }      // the machine stopped with steps not flushed
     const std::string& identity() const { return identity_; }  // of this file: one made again has another
 

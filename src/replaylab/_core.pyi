@@ -317,9 +317,6 @@ class Replay:
     def storage_identity(self) -> str: ...
 
     @property
-    def storage_nbytes(self) -> int: ...
-
-    @property
     def storage_was_unflushed(self) -> bool: ...
 
     @property
