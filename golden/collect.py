@@ -348,9 +348,9 @@ def studies(folder: Path) -> Values:
 
 
 MODULES = (
-    *("replaylab", "replaylab.replay", "replaylab.learners", "replaylab.study", "replaylab.envs", "replaylab.testing"),
-    *("replaylab.measures", "replaylab.statistics", "replaylab.plotting", "replaylab.watch", "replaylab.errors"),
-    *("replaylab.distributed", "replaylab.integrations.sb3", "replaylab.integrations.cleanrl"),
+    *("replaylab", "replaylab.replay", "replaylab.research", "replaylab.learners", "replaylab.study", "replaylab.envs"),
+    *("replaylab.testing", "replaylab.measures", "replaylab.statistics", "replaylab.plotting", "replaylab.watch"),
+    *("replaylab.errors", "replaylab.distributed", "replaylab.integrations.sb3", "replaylab.integrations.cleanrl"),
     *("replaylab.integrations.torchrl", "replaylab.integrations.tianshou", "replaylab.integrations.torch"),
 )
 
