@@ -83,8 +83,9 @@ def _train(
 ) -> tuple[dict[str, float], list[Failure]]:
     writer = ResultWriter(folder)
     try:
-        refuse_lone(folder, [*skipped, *todo])
-        _check(largest_of_each(todo), executor, reporter)
+        with folder.recorded():
+            refuse_lone(folder, [*skipped, *todo])
+            _check(largest_of_each(todo), executor, reporter)
         folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
         try:
             reporter.begin(todo, skipped, min(executor.slots, len(todo)))

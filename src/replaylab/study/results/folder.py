@@ -170,6 +170,24 @@ class StudyFolder:
         """Whether a run has begun here."""
         return (self.path / "study.json").is_file()
 
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record a new study, so that a killed run leaves it, and remove the records if the block raises.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        is_new = not self.has_records
+        if is_new:
+            self.write_records()
+        try:
+            yield
+        except BaseException:
+            if is_new:
+                for name in ("study.json", "machine.json"):
+                    (self.path / name).unlink(missing_ok=True)
+            raise
+
     def write_records(self) -> None:
         """Write the study's settings, and the machine that runs it.
 
