@@ -29,7 +29,7 @@ class ReplayBuffer(CommonMembers):
     only if declared (R: `replicas`, E: `num_envs`) or required by the call (T: `extend`). All methods may be called
     from several threads at once, and from signal handlers and callbacks (`distribution`, `weights`, `score`). After a
     fork the child finds every buffer between two calls, and can use it; its first draw raises `ConfigError` unless
-    it has called `reseed`. A buffer that draws in Python (a custom sampler, `LaBER`, `Tape`) raises `ConfigError` there
+    it has called `reseed`. A buffer that draws in Python (a custom sampler, `LaBER`, a tape) raises `ConfigError` there
     if another thread was drawing from it.
 
     Args:
@@ -236,8 +236,9 @@ class ReplayBuffer(CommonMembers):
         return self._parts.engine.store(lambda: core.add(values, where), values, 1)
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
-        """Store T time steps at once, as T calls of `add` would (`Permuted` in a `Reservoir` by other random numbers).
+        """Store T time steps at once, as T calls of `add` would.
 
+        With `replaylab.research.Permuted` in a `Reservoir`, the calls use other random numbers.
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """
         core = self._parts.core

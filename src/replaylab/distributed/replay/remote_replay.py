@@ -51,7 +51,7 @@ class RemoteReplay(Declared):
     feedback for a shard that is lost, or for what it held before, changes nothing and is counted.
 
     Samplers: those whose distribution is in proportion to a number of each step: `Uniform`, `Prioritized`, `ReLo`,
-    `LAP`, `AntiPrioritized`, `Permuted` (within each shard).
+    `LAP`; of `replaylab.research`, `AntiPrioritized` and `Permuted` (within each shard).
 
     Args:
         capacity: C, how many steps are kept in all shards together; each keeps C/S.

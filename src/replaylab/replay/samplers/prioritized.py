@@ -2,8 +2,7 @@
 
 N is the number of stored steps, B the batch size, δ a TD error. A new step gets the largest priority now in
 the buffer, 1 if there is none; or, with ``new_steps="largest_ever"``, the largest that any step ever had, at least 1.
-It is as likely as the likeliest: with `AntiPrioritized`, whose priority is (|δ| + ε)^−α, as the one of the smallest
-error. Priorities, and p^α, are held as float32 inside its normal range.
+So it is as likely as the likeliest. Priorities, and p^α, are held as float32 inside its normal range.
 
 Where sequences are drawn, a row is a block of steps, and so is everything its weight is made of: P is the block's, N
 counts the stored blocks, and the largest weight is that of all blocks, or of those in the batch.
@@ -43,7 +42,7 @@ class Prioritized(Sampler):
     order of age, are cut into cells of L neighbours with one random offset a batch (at the two ends they may be
     shorter). A draw chooses the cell its step lies in; of that, L rows are taken at equal distances in the running sum
     of p^α, with one random offset a block. So P(i) stays the sampling probability of every row, whatever L is, and
-    only the dependence between the rows changes; L steps of equal priority come once each, as with `Blocks`.
+    only the dependence between the rows changes; L steps of equal priority come once each.
 
     Attributes:
         alpha: Exponent α in [0, 1]; 0 makes the distribution uniform over the steps of positive priority. Default: 0.6.
