@@ -108,7 +108,7 @@ def test_only_distributed_imports_ray():
 
 OF_THE_CORE = {
     "distributed/replay/draws.py": {"concatenate"},  # a copy of arrays, for the replay in shards
-    "envs/pixels/minatar.py": {"MinAtar"},
+    "envs/minatar.py": {"MinAtar"},
     "learners/dqn/perceptrons.py": {"QLearners"},
     "learners/tabular/temporal_difference.py": {"update_tables"},
 }

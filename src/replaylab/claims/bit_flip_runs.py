@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from replaylab.envs.goals.bit_flip import compute_reward, compute_terminated
+from replaylab.envs.goals import compute_reward, compute_terminated
 from replaylab.learners import DQN
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.api.random_streams import Stream, generator

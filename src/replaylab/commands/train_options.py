@@ -62,7 +62,7 @@ def on_device(
         transforms: Tables of transforms.
         env_options: Options of the environment.
     """
-    from replaylab.envs.pixels.atari import is_atari
+    from replaylab.envs.atari import is_atari
 
     options = [f'device="{device}"', 'replay="device"']
     if is_atari(env_id.rpartition(":")[2]) and env_options.setdefault("backend", "ale") == "ale":

@@ -3,20 +3,20 @@
 Importing this registers the library's own with Gymnasium, as ``replaylab/BitFlip-v0`` and so on.
 """
 
+from replaylab.envs.atari import AtariVectorEnv, make_atari
 from replaylab.envs.classic.acrobot import AcrobotVectorEnv
 from replaylab.envs.classic.cartpole import CartPoleVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
-from replaylab.envs.goals.bit_flip import BitFlipEnv, BitFlipVectorEnv
-from replaylab.envs.goals.classic_goals import (
+from replaylab.envs.goals import (
     AcrobotGoalEnv,
     AcrobotGoalVectorEnv,
+    BitFlipEnv,
+    BitFlipVectorEnv,
     MountainCarGoalEnv,
     MountainCarGoalVectorEnv,
+    goal_functions,
 )
-from replaylab.envs.goals.goal_functions import goal_functions
-from replaylab.envs.pixels.atari import make_atari
-from replaylab.envs.pixels.atari_vector import AtariVectorEnv
-from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
+from replaylab.envs.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.registration import register_envs
 from replaylab.envs.tabular.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
 from replaylab.envs.tabular.grid_world import GridWorldEnv, GridWorldVectorEnv

@@ -13,13 +13,13 @@ MINATAR = {
 """Name → what the forms call the game. Version 1, as the package calls the one with the minimal actions."""
 
 OWN = {
-    "BitFlip-v0": ("goals.bit_flip", "BitFlipEnv", "BitFlipVectorEnv", None),
+    "BitFlip-v0": ("goals", "BitFlipEnv", "BitFlipVectorEnv", None),
     "BlindCliffwalk-v0": ("tabular.blind_cliffwalk", "BlindCliffwalkEnv", "BlindCliffwalkVectorEnv", None),
     "GridWorld-v0": ("tabular.grid_world", "GridWorldEnv", "GridWorldVectorEnv", 5_000),
-    "MountainCarGoal-v0": ("goals.classic_goals", "MountainCarGoalEnv", "MountainCarGoalVectorEnv", 200),
-    "AcrobotGoal-v0": ("goals.classic_goals", "AcrobotGoalEnv", "AcrobotGoalVectorEnv", 500),
+    "MountainCarGoal-v0": ("goals", "MountainCarGoalEnv", "MountainCarGoalVectorEnv", 200),
+    "AcrobotGoal-v0": ("goals", "AcrobotGoalEnv", "AcrobotGoalVectorEnv", 500),
     "NoisyRewards-v0": ("wrappers.noise", "noisy", "vector_noisy", None),
-    **dict.fromkeys(MINATAR, ("pixels.minatar", "MinAtarEnv", "MinAtarVectorEnv", None)),
+    **dict.fromkeys(MINATAR, ("minatar", "MinAtarEnv", "MinAtarVectorEnv", None)),
 }
 """Name → (module, single form, vector form, time limit), below the package and the namespace of this package."""
 

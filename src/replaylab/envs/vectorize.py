@@ -2,24 +2,24 @@
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from inspect import Parameter, signature
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import TimeLimit
 
 from replaylab.arguments import checked, optional, takes, text, whole
+from replaylab.envs.atari import AtariVectorEnv, is_atari, make_atari
 from replaylab.envs.classic.acrobot import AcrobotVectorEnv
 from replaylab.envs.classic.cartpole import CartPoleVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
-from replaylab.envs.pixels.atari import is_atari, make_atari
-from replaylab.envs.pixels.atari_vector import AtariVectorEnv
 from replaylab.envs.tabular.tables import ToyText
 from replaylab.envs.tabular.transition_table import check_map, unknown_env
 from replaylab.envs.vector.batched import autoreset
-from replaylab.envs.vector.last_obs import LastObsCopied
+from replaylab.envs.vector.env_state import LastObsCopied
 from replaylab.envs.vector.pool import ENDLESS, PoolVectorEnv
 from replaylab.errors import ConfigError
 
@@ -222,3 +222,31 @@ def _pool(env_id: str, num_envs: int, mode: AutoresetMode, kwargs: dict[str, Any
         )
     endless = {"max_episode_steps": ENDLESS} if kwargs.get("max_episode_steps") == NO_LIMIT else {}
     return PoolVectorEnv(env_id, num_envs, **kwargs | endless)
+
+
+def step_limit(env: VectorEnv[Any, Any, Any]) -> int | None:
+    """Return the largest number of steps of an episode of a vector environment; None if it declares no limit.
+
+    Example:
+        >>> from replaylab.envs import make_vector_env
+        >>> step_limit(make_vector_env("CartPole-v1", 2)), step_limit(make_vector_env("Pendulum-v1", 2))
+        (500, 200)
+    """
+    inner: Any = env.unwrapped
+    limits = _limits(inner.envs[0]) if isinstance(inner, SyncVectorEnv) else _limit_of(inner)
+    return max(limits, default=None)
+
+
+def _limits(env: gym.Env[Any, Any]) -> Iterator[int]:
+    """Yield the limits of an environment and its wrappers; an inner one may be in frames."""
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, TimeLimit):
+            yield env._max_episode_steps
+        yield from _limit_of(env)
+        env = env.env
+    yield from _limit_of(env)
+
+
+def _limit_of(env: Any) -> Iterator[int]:
+    if isinstance(limit := getattr(env, "max_episode_steps", None), int):
+        yield limit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from replaylab.envs.pixels.minatar import MinAtarVectorEnv
+from replaylab.envs.minatar import MinAtarVectorEnv
 from replaylab.envs.registration import MINATAR
 
 FOLDER = Path(__file__).parent / "golden"

@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 
 from replaylab.envs import make_atari, make_vector_env
-from replaylab.envs.pixels.atari import EpisodicLife, FireReset, StickyActions
+from replaylab.envs.atari import EpisodicLife, FireReset, StickyActions
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.replay import FrameStack, ReplayBuffer
 

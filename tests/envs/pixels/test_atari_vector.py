@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 
 from replaylab.envs import AtariVectorEnv, make_vector_env
-from replaylab.envs.vector.time_limit import step_limit
-from replaylab.envs.vectorize import make_single_env, whole_games
+from replaylab.envs.vectorize import make_single_env, step_limit, whole_games
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN
 from replaylab.replay import FrameStack, ReplayBuffer, Uniform

@@ -10,8 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import make_vector_env
-from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
-from replaylab.envs.pixels.pictures import COLOURS
+from replaylab.envs.minatar import COLOURS, MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.registration import MINATAR
 from replaylab.errors import ConfigError, ShapeError
 from tests.envs import conformance

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils import seeding
 
-from replaylab.envs.pixels.minatar import MinAtarVectorEnv
+from replaylab.envs.minatar import MinAtarVectorEnv
 from replaylab.envs.registration import MINATAR
 from tests.envs.pixels import golden
 from tests.envs.pixels.published import Published

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode
 from replaylab.arguments import InvalidArgument, checked, tuple_of
 from replaylab.envs.tabular.tables import TableVectorEnv
 from replaylab.envs.tabular.transition_table import TransitionTable
-from replaylab.envs.vector.single_env import SingleEnv
+from replaylab.envs.vector.batched import SingleEnv
 from replaylab.errors import ConfigError
 
 FREE, WALL, START, GOAL = ".#SG"

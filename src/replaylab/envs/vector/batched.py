@@ -14,7 +14,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from replaylab.arguments import InvalidArgument, checked, instance, mapping, optional, seed_number, shown, takes, whole
-from replaylab.envs.vector.generators import packed, unpack
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.trees import take
 
@@ -287,3 +286,64 @@ def reset_mask(options: dict[str, Any] | None, num_envs: int) -> Bools:
         got = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else repr(mask)
         raise ShapeError(f"`options['reset_mask']` must be a bool array of shape ({num_envs},), but got {got}")
     return mask
+
+
+class SingleEnv(gym.Env[Any, Any]):
+    """A single environment that is the only copy of a vectorised one, so that there is one implementation.
+
+    Args:
+        vector: The vectorised environment, with one copy, in DISABLED mode.
+    """
+
+    def __init__(self, vector: BatchedEnv) -> None:
+        self._vector = vector
+        self.observation_space = vector.single_observation_space
+        self.action_space = vector.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; return its first observation, and no info."""
+        super().reset(seed=seed)
+        self._vector.use_generators([self.np_random])
+        obs, infos = self._vector.reset(options=options)
+        return take(obs, 0), infos
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Step; return observation, reward, terminated, truncated, info."""
+        obs, reward, terminated, truncated, infos = self._vector.step([action])
+        return take(obs, 0), float(reward[0]), bool(terminated[0]), bool(truncated[0]), infos
+
+
+LOW = (1 << 64) - 1
+
+
+def packed(generators: Sequence[np.random.Generator]) -> npt.NDArray[np.uint64]:
+    """Return the states of PCG64 generators, uint64 (E, 6).
+
+    Example:
+        >>> generator = np.random.default_rng(3)
+        >>> (restored,) = unpack(packed([generator]))
+        >>> restored.random() == generator.random()
+        True
+    """
+    rows = []
+    for generator in generators:
+        entries = generator.bit_generator.state
+        state, inc = entries["state"]["state"], entries["state"]["inc"]
+        rows.append((state >> 64, state & LOW, inc >> 64, inc & LOW, entries["has_uint32"], entries["uinteger"]))
+    return np.array(rows, np.uint64).reshape(-1, 6)
+
+
+def unpack(states: npt.NDArray[np.uint64]) -> list[np.random.Generator]:
+    """Return new generators in the given states."""
+    generators = []
+    for row in states:
+        high, low, inc_high, inc_low, has_uint32, uinteger = (int(number) for number in row)
+        bits = np.random.PCG64()
+        bits.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": high << 64 | low, "inc": inc_high << 64 | inc_low},
+            "has_uint32": has_uint32,
+            "uinteger": uinteger,
+        }
+        generators.append(np.random.Generator(bits))
+    return generators

@@ -9,9 +9,18 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from replaylab.arguments import NOT_NEGATIVE, checked, optional, takes, whole
-from replaylab.envs.pixels.atari import is_atari
-from replaylab.envs.vector.batched import SINGLE, VECTOR, Array, Bools, autoreset_of, each_seed, reset_mask
-from replaylab.envs.vector.generators import packed, unpack
+from replaylab.envs.atari import is_atari
+from replaylab.envs.vector.batched import (
+    SINGLE,
+    VECTOR,
+    Array,
+    Bools,
+    autoreset_of,
+    each_seed,
+    packed,
+    reset_mask,
+    unpack,
+)
 from replaylab.envs.vectorize import NO_LIMIT, make_single_env, make_vector_env, spec_of
 
 BLOCK = 256

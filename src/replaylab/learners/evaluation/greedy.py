@@ -8,8 +8,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import make_vector_env
-from replaylab.envs.vector.time_limit import step_limit
-from replaylab.envs.vectorize import whole_games
+from replaylab.envs.vectorize import step_limit, whole_games
 from replaylab.learners.api.answers import actions_of
 from replaylab.learners.api.finite import check_obs
 from replaylab.learners.api.protocols import Policy

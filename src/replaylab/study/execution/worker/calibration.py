@@ -58,8 +58,7 @@ def calibrate(chunk: Chunk, seconds: float) -> Speed:
 def _limit(chunk: Chunk) -> int | None:
     """Return where the environment cuts an episode of an evaluation at the latest, as it is made with its options."""
     from replaylab.envs import make_vector_env  # with Gymnasium, which a report does without
-    from replaylab.envs.vector.time_limit import step_limit
-    from replaylab.envs.vectorize import whole_games
+    from replaylab.envs.vectorize import step_limit, whole_games
 
     env_id, options = chunk.made_of
     env = make_vector_env(env_id, 1, **whole_games(env_id, options))

@@ -1,1 +1,0 @@
-"""Environments with goals, for hindsight."""
