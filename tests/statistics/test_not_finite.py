@@ -33,8 +33,8 @@ def test_of_two_groups(name, wrong):
 def test_of_one_group():
     with pytest.raises(NonFiniteError, match="for run 3"):
         st.bootstrap_interval(BAD)
-    with pytest.raises(ConfigError, match="`values` must be finite numbers"):
-        st.main_effect_test(np.stack([GOOD, BAD], axis=1), 1)
+    with pytest.raises(NonFiniteError, match="for run 3"):
+        st.sign_flip_test(BAD)
     with pytest.raises(ConfigError, match="`p_values` must be finite numbers"):
         st.holm([0.1, np.nan])
 

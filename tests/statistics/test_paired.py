@@ -1,5 +1,7 @@
 """The p-value of an interval, and of a test and an interval together, against closed forms and in simulated studies."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -96,3 +98,29 @@ def test_an_interval_that_ends_at_zero_shows_nothing():
     found = st.paired_test(treated, baseline)
     assert found.difference.low == 0.0
     assert found.p >= 0.05
+
+
+def test_sign_flips_of_few_seeds_are_enumerated():
+    each = np.random.default_rng(0).normal(0.3, 0.7, size=7)
+    null = [abs(np.mean(np.array(signs) * each)) for signs in itertools.product([1, -1], repeat=7)]
+    tested = st.sign_flip_test(each)
+    assert tested.difference == st.bootstrap_interval(each)
+    flipped = np.mean(np.array(null) >= abs(each.mean()) - 1e-12)
+    assert tested.p == max(flipped, st.interval_p(tested.difference, 7))
+
+
+def test_sign_flip_test_agrees_with_its_interval():
+    """A mean far from 0 with an IQM of 0: 30 seeds of a skewed distribution, where flips alone test the mean."""
+    each = np.exp(np.random.default_rng(3).normal(size=30))
+    each -= st.interquartile_mean(each)
+    each[:4] += 3.0
+    each -= st.interquartile_mean(each)
+    tested = st.sign_flip_test(each)
+    assert st.max_t(each[:, None])[0] < 0.05
+    assert tested.difference.low < 0 < tested.difference.high
+    assert tested.p > 0.05
+
+
+def test_sign_flips_of_several_numbers_per_seed_raise():
+    with pytest.raises(ShapeError):
+        st.sign_flip_test(np.zeros((5, 2)))

@@ -10,35 +10,28 @@ from tests.senseless import ARRAY, NUMBERS, TRUTH, Call, misshapen, wrongs
 RUNS = np.array([1.0, 2.0, 4.0, 7.0, 11.0])
 PAIR = {"treated": RUNS, "baseline": RUNS[::-1]}
 TABLE = np.arange(12.0).reshape(3, 2, 2) ** 2
-TIMES = statistics.Times(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
 FEW = {"resamples": 20}
 STEADY = {"resamples": "None"}
 INTERVAL = statistics.Interval(1.0, 0.5, 2.0)
 AGAIN = {"seed": "0 huge", "calibrated": TRUTH}
 CALLS = [
     Call(statistics.Bounds, {"low": -1.0, "high": 1.0}, {"low": "-1", "high": "3.5 huge inf"}),
-    Call(statistics.Times, {"steps": TIMES.steps, "reached": TIMES.reached}),
     Call(statistics.area_under_curve, {"steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}),
     Call(statistics.bootstrap_interval, {"values": RUNS, **FEW}, AGAIN | STEADY),
-    Call(statistics.contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN | STEADY),
     Call(
         statistics.contrast_power,
         {"pilot": RUNS, "seeds": 9, "effect": 0.0, "bound": 0.1, "studies": 3, "resamples": 20},
         {"seed": "0 huge", "effect": NUMBERS, "bound": "3.5 huge"},
     ),
-    Call(statistics.contrast_weights),
     Call(statistics.curve_band, {"values": TABLE[0], **FEW}, AGAIN),
     Call(statistics.holm, {"p_values": [0.1, 0.2]}, {"p_values": "[]"}),
     Call(statistics.interquartile_mean, {"values": TABLE}, {"axis": "0 -1"}),
     Call(statistics.interval_p, {"interval": INTERVAL, "runs": 5}),
     Call(statistics.interval_t, {"interval": INTERVAL, "runs": 5}),
-    Call(statistics.logrank_test, {"first": TIMES, "second": TIMES}),
     Call(statistics.interim_levels, {"shares": [0.5, 1.0]}),
-    Call(statistics.main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
     Call(statistics.max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
     Call(statistics.decisions, {"values": TABLE, "resamples": 20}, {"seed": "0 huge"}),
     Call(statistics.mean_intervals, {"values": TABLE[0], "resamples": 20}, {"seed": "0 huge"}),
-    Call(statistics.median_steps, {"times": TIMES}),
     Call(
         statistics.normalised_score,
         {"values": TABLE, "low": 0.0, "high": 1.0},
@@ -56,16 +49,9 @@ CALLS = [
         AGAIN | {"effect": f"None {NUMBERS}"},
     ),
     Call(statistics.probability_of_improvement, PAIR | FEW, AGAIN | {"paired": TRUTH}),
-    Call(statistics.restricted_mean, {"times": TIMES}, {"horizon": "None"}),
-    Call(statistics.seed_correlation, {"values": TABLE}),
     Call(statistics.share_distance_test, {"treated": TABLE[0] + 1, "baseline": TABLE[1]}, AGAIN),
+    Call(statistics.sign_flip_test, {"values": RUNS, "permutations": 20, **FEW}, AGAIN | STEADY),
     Call(statistics.standardised_difference, PAIR | FEW, AGAIN),
-    Call(
-        statistics.steps_to_threshold,
-        {"steps": [1, 2], "values": TABLE[0], "threshold": 1.0},
-        {"threshold": NUMBERS},
-    ),
-    Call(statistics.survival_curve, {"times": TIMES}),
     Call(statistics.unpaired_difference, PAIR | FEW, AGAIN | STEADY),
     Call(
         statistics.wilson_interval,
@@ -85,14 +71,8 @@ def test_arrays_of_other_shapes(call):
     assert misshapen(call) == []
 
 
-def test_factors_are_numbers():
-    with pytest.raises(TypeError, match="`factors` must be real numbers, but got 'x'"):
-        statistics.contrast_weights([-1, 1], "x")
-
-
 MADE = {
     "Band",
-    "Contrast",
     "ContrastPower",
     "Equivalence",
     "Interval",
@@ -110,9 +90,6 @@ def test_nothing_is_left_out():
 
 
 def test_what_must_increase_does():
-    for steps in ([30, 10, 20], [1, np.nan, 2], [1, 1, 2]):
-        with pytest.raises(ConfigError, match="steps must be increasing"):
-            statistics.steps_to_threshold(steps, [[5, 0, 9]], 4)
     with pytest.raises(ConfigError, match="`shares` must be increasing"):
         statistics.interim_levels([0.5, np.nan, 1.0])
     with pytest.raises(ShapeError, match="at least two pairs"):

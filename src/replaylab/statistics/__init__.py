@@ -13,13 +13,6 @@ from replaylab.statistics.effect_sizes import (
     standardised_difference,
 )
 from replaylab.statistics.equivalence import Bounds, Equivalence, Verdict, paired_equivalence
-from replaylab.statistics.factorial_contrasts import (
-    Contrast,
-    contrast,
-    contrast_weights,
-    main_effect_test,
-    seed_correlation,
-)
 from replaylab.statistics.interquartile_means import (
     bootstrap_interval,
     curve_band,
@@ -28,7 +21,7 @@ from replaylab.statistics.interquartile_means import (
     unpaired_difference,
 )
 from replaylab.statistics.learning_curves import area_under_curve, normalised_score, on_grid
-from replaylab.statistics.paired import PairedTest, paired_test
+from replaylab.statistics.paired import PairedTest, paired_test, sign_flip_test
 from replaylab.statistics.permutation import (
     EXACT_SEEDS,
     PERMUTATIONS,
@@ -41,19 +34,10 @@ from replaylab.statistics.power_analysis import ContrastPower, Power, contrast_p
 from replaylab.statistics.proportions import Shares, wilson_interval
 from replaylab.statistics.resampling import RESAMPLES, Band, Interval, interval_p, interval_t
 from replaylab.statistics.simultaneous import Means, decisions, mean_intervals
-from replaylab.statistics.survival import (
-    Times,
-    logrank_test,
-    median_steps,
-    restricted_mean,
-    steps_to_threshold,
-    survival_curve,
-)
 
 __all__ = [
     "Band",
     "Bounds",
-    "Contrast",
     "ContrastPower",
     "EXACT_SEEDS",
     "Equivalence",
@@ -64,25 +48,19 @@ __all__ = [
     "Power",
     "RESAMPLES",
     "Shares",
-    "Times",
     "Verdict",
     "area_under_curve",
     "bootstrap_interval",
-    "contrast",
     "contrast_power",
-    "contrast_weights",
     "decisions",
     "curve_band",
     "holm",
     "interquartile_mean",
     "interval_p",
     "interval_t",
-    "logrank_test",
     "interim_levels",
-    "main_effect_test",
     "max_t",
     "mean_intervals",
-    "median_steps",
     "normalised_score",
     "on_grid",
     "paired_difference",
@@ -93,11 +71,8 @@ __all__ = [
     "power",
     "probability_of_improvement",
     "share_distance_test",
-    "restricted_mean",
-    "seed_correlation",
+    "sign_flip_test",
     "standardised_difference",
-    "steps_to_threshold",
-    "survival_curve",
     "unpaired_difference",
     "wilson_interval",
 ]

@@ -1,19 +1,27 @@
-"""A paired test of two strategies over the same seeds: difference, interval and a p-value that agrees with both."""
+"""Tests within seeds: the size of a difference, its interval and a p-value that agrees with both."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from replaylab.arguments import takes
-from replaylab.statistics.interquartile_means import paired_difference
-from replaylab.statistics.permutation import PERMUTATIONS, paired_permutation_test
-from replaylab.statistics.resampling import BOOTSTRAP, COUNT, PAIRED, Interval, as_pairs, interval_p
+from replaylab.errors import ShapeError
+from replaylab.statistics.interquartile_means import bootstrap_interval, paired_difference
+from replaylab.statistics.permutation import (
+    PERMUTATIONS,
+    is_exact,
+    paired_permutation_test,
+    share_as_extreme,
+    swap_patterns,
+)
+from replaylab.statistics.resampling import BOOTSTRAP, COUNT, NUMBERS, PAIRED, Interval, as_pairs, as_strata, interval_p
 
 
 class PairedTest(NamedTuple):
-    """A difference of interquartile means with its interval, and its p-value."""
+    """A difference with its interval, and its p-value."""
 
     difference: Interval
     p: float
@@ -55,3 +63,51 @@ def paired_test(
     p = paired_permutation_test(treated, baseline, permutations=permutations, seed=seed)
     difference = paired_difference(treated, baseline, level=level, resamples=resamples, seed=seed)
     return PairedTest(difference, max(p, interval_p(difference, len(as_pairs(treated, baseline)[0]), level=level)))
+
+
+@takes(**BOOTSTRAP, values=NUMBERS, permutations=COUNT)
+def sign_flip_test(
+    values: ArrayLike,
+    *,
+    level: float = 0.95,
+    resamples: int | None = None,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> PairedTest:
+    """Return the interquartile mean of one number per seed, with its interval and p-value.
+
+    The number is a contrast within the seed: a difference of two runs, of means of several runs, or of differences
+    (an interaction). What a seed does to all its runs alike cancels in it.
+
+    The p-value is the larger of two: that of the interval (`interval_p`), and that of flipping the signs of seeds, by
+    the absolute mean of the numbers (a trimmed mean would ignore flips among the trimmed values, and lose power). So it
+    is below 1 - level only if the interval excludes 0. The test is valid if the numbers are symmetric around 0 under
+    the null hypothesis, as differences of two exchangeable runs are. For two runs per seed the result is the
+    interquartile mean of the differences, whereas that of `paired_test` is the difference of the interquartile means.
+
+    Args:
+        values: shape (N,).
+        level: of the interval.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
+        permutations: number of sign patterns, where not all are enumerated.
+        seed: seed of resamples and patterns.
+
+    Raises:
+        ShapeError: the values are not of shape (N,).
+        NonFiniteError: a value is NaN or infinite.
+
+    Examples:
+        >>> test = sign_flip_test([50.0, 45, 65, 55, 67, 40])
+        >>> test.p < 0.05 and test.difference.low > 0
+        True
+    """
+    strata = as_strata(values)
+    if strata.shape[1] != 1:
+        raise ShapeError(f"Values must be of shape (N,), one number per seed, but got shape {strata.shape}.")
+    contrasts = strata[:, 0]
+    signs = np.where(swap_patterns(len(contrasts), permutations, seed), -1.0, 1.0)
+    null = np.abs(signs @ contrasts) / len(contrasts)
+    exact = is_exact(len(contrasts), permutations)
+    p = share_as_extreme(null, abs(float(contrasts.mean())), float(np.abs(contrasts).max()), exact=exact)
+    size = bootstrap_interval(contrasts, level=level, resamples=resamples, seed=seed)
+    return PairedTest(size, max(p, interval_p(size, len(contrasts), level=level)))

@@ -3,7 +3,7 @@
 If two strategies have the same distribution, swapping a seed's two runs does not change the joint distribution. So the
 share of swap patterns that are at least as extreme as the observed one is an exact p-value of that hypothesis, at every
 number of seeds and for every distribution. It does not test levels only: strategies of equal level and unequal spread
-are rejected too often. For levels use `paired_test` or `contrast`, which also use the interval.
+are rejected too often. For levels use `paired_test` or `sign_flip_test`, which also use the interval.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Of a run, y is its measure of the contrast's metric, scored where the file says 
 or with ``weights`` the mean over environments and learners of the weighted sums, so that whatever a seed does to all
 cells alike cancels; the difference of two contrasts is c_s - c'_s. The size is the interquartile mean of c_s over the
 seeds, with its bootstrap interval. The p-value is the larger of the interval's own and that of flipping the signs of
-whole seeds (`replaylab.statistics.contrast`); all contrasts of a study are corrected together by max-T, where a seed's
-contrasts change sign together, and each has the seeds it has.
+whole seeds (`replaylab.statistics.sign_flip_test`); all contrasts of a study are corrected together by max-T, where a
+seed's contrasts change sign together, and each has the seeds it has.
 
 A study that declares a primary contrast is evaluated by means in place of interquartile means
 (`replaylab.statistics.mean_intervals`), so that estimate, interval and p-value are of one estimand and agree. The
@@ -295,9 +295,9 @@ def _difference(a: _Each, b: _Each) -> _Each:
 
 
 def _finding(contrast: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
-    tested = statistics.contrast(each.values[:, None], [1.0])
+    tested = statistics.sign_flip_test(each.values)
     inner = statistics.bootstrap_interval(each.values, level=1.0 - 2.0 * SIGNIFICANCE)
-    return ContrastResult(contrast, each, groups, cells, tested.size, inner, tested.p)
+    return ContrastResult(contrast, each, groups, cells, tested.difference, inner, tested.p)
 
 
 def _together(results: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
