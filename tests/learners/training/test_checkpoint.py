@@ -121,7 +121,7 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
             np.testing.assert_array_equal(state[array], other[array])
 
 
-@pytest.mark.parametrize("name", ["oracle", "laber", "refreshed"])
+@pytest.mark.parametrize("name", ["oracle", "laber"])
 def test_where_the_sampler_asks_the_agents_a_population_equals_its_single_runs(name):
     env_id, learner, sampler, options = RUNS[name]
     whole, alone = (train(env_id, learner, sampler, seeds, **OPTIONS | options) for seeds in ([3, 4], [4]))

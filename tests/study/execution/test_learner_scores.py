@@ -6,7 +6,6 @@ STRATEGIES = {
     "uniform": {"type": "uniform"},
     "laber": {"type": "laber", "m": 2},
     "relo": {"type": "relo", "beta": 0.4},
-    "refreshed": {"type": "refreshed", "rows": 4, "sampler": {"type": "relo", "beta": 0.4}},
     "steps": {"type": "laber", "m": 2, "transforms": [{"type": "n_step", "steps": 3}]},
 }
 
