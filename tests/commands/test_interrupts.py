@@ -54,7 +54,7 @@ def interrupted(arguments: list[str], begun: bytes, delay: float) -> tuple[int, 
 
 
 @pytest.mark.no_sanitizer
-@pytest.mark.parametrize("delay", [0.0, 0.003, 0.01, 0.03, 0.3])
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.006, 0.01, 0.03, 0.3])
 def test_ctrl_c_soon_after_the_start_restores_the_cursor(delay, long, tmp_path):
     command = ["study", "run", str(long), "--out", str(tmp_path / "out"), "--workers", "1"]
     code, printed = interrupted(command, b"4 runs to do", delay)

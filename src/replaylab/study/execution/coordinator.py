@@ -12,6 +12,7 @@ from functools import partial
 
 from replaylab.errors import StorageError
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, Stopped, TrainTask
+from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import TapeOrder
@@ -88,9 +89,10 @@ class _Run:
         self._interrupted = False
 
     def train(self, todo: Sequence[Chunk]) -> None:
-        for chunk in todo:
-            if not self._tapes.hold(chunk):
-                self._put(chunk)
+        with delayed_interrupts():
+            for chunk in todo:
+                if not self._tapes.hold(chunk):
+                    self._put(chunk)
         self._queue.run()
         if self._unwritable is not None:
             for split in [split for split in self._splits if split.waiting]:  # seeds that were dropped with the queue

@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM while something must not be left half done."""
+"""Ctrl-C and SIGTERM while something must not be left half done.
+
+A `KeyboardInterrupt` while pydantic serializes a chunk becomes an error of pydantic, so what reads ids or sends tasks
+is protected, too.
+"""
 
 from __future__ import annotations
 

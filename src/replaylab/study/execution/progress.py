@@ -121,12 +121,12 @@ class PlainReporter:
         """Print the progress of all runs, now and then."""
         self._tally.reached(chunk, step)
         if time.monotonic() - self._last_line >= _LINE_SECONDS:
-            self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {standing(self._tally)}")
+            self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {_standing(self._tally)}")
 
     def finished(self, chunk: Chunk, seconds: float) -> None:
         """Print that a chunk has finished."""
         self._tally.finished(chunk)
-        self._say(f"finished {chunk.label} in {seconds:.1f} s; {standing(self._tally)}")
+        self._say(f"finished {chunk.label} in {seconds:.1f} s; {_standing(self._tally)}")
 
     def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
         """Print which seeds diverged."""
@@ -242,7 +242,7 @@ def _diverged(chunk: Chunk, seeds: Sequence[int]) -> str:
     return f"DIVERGED {chunk.label}: {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
-def standing(tally: Tally) -> str:
+def _standing(tally: Tally) -> str:
     """Return in a line how many runs are done, the speed, and the time left."""
     left = "" if tally.left is None or tally.left < 1 else f", {duration(tally.left)} left"
     return f"{tally.runs}/{tally.total_runs} runs, {tally.speed:,.0f} {tally.unit}/s{left}"

@@ -8,9 +8,10 @@ from shutil import rmtree
 
 from replaylab.errors import StorageError
 from replaylab.files.atomic import write_bytes, write_text
+from replaylab.number_format import counted
 from replaylab.study.execution.executor import Finished
 from replaylab.study.execution.reporter import Failure
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan.chunks import Chunk, runs_of
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder
 
@@ -49,9 +50,16 @@ class ResultWriter:
         """Return the folder of a chunk's checkpoints."""
         return (self._folder.path / "checkpoints" / chunk.id).absolute()
 
-    def has_checkpoint(self, chunk: Chunk) -> bool:
-        """Return whether a chunk continues from a checkpoint: one is there, and its rows are not."""
-        return not self._folder.file_of(chunk).is_file() and (self.checkpoints_of(chunk) / "run.json").is_file()
+    def summary(self) -> str:
+        """Return in words what an interrupted run leaves in the folder."""
+        if not self._folder.has_records:
+            return "nothing has been trained yet"
+        chunks, present = self._folder.chunks, {p.id for p in self._folder.present}
+        saved = [p for p in chunks if p.id not in present and (self.checkpoints_of(p) / "run.json").is_file()]
+        return (
+            f"{self._folder.path} holds the results of {runs_of([p for p in chunks if p.id in present]):,} of "
+            f"{counted(runs_of(chunks), 'run')} and checkpoints of {runs_of(saved):,} more; the same command continues"
+        )
 
     def drop_checkpoints(self, chunk: Chunk) -> None:
         """Remove a chunk's checkpoints: its rows are written, or it would raise again."""

@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replaylab.number_format import counted
 from replaylab.study.execution.coordinator import run_chunks
 from replaylab.study.execution.executor import Executor
+from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import divided, refuse_lone
 from replaylab.study.execution.worker.preflight import check_all, largest_of_each
-from replaylab.study.plan.chunks import Chunk, runs_of
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder
 from replaylab.study.spec.study_file import Spec
-
-_SECONDS_BETWEEN_NOTES = 10.0
-"""Between two lines that count the checked cells."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +54,14 @@ def run_study(
     began, folder = time.perf_counter(), StudyFolder(spec, path)
     with folder.owned():
         folder.refuse_another()
-        leftovers.clear_failures(folder.path)
-        damaged = folder.set_aside_damaged()
-        todo, skipped, again = divided(folder)
-        for chunk in again:  # its tape is damaged, if there is one
-            folder.tape_file(chunk).unlink(missing_ok=True)
-        for chunk in skipped:  # a kill may have left checkpoints of it
-            ResultWriter(folder).drop_checkpoints(chunk)
+        with delayed_interrupts():
+            leftovers.clear_failures(folder.path)
+            damaged = folder.set_aside_damaged()
+            todo, skipped, again = divided(folder)
+            for chunk in again:  # its tape is damaged, if there is one
+                folder.tape_file(chunk).unlink(missing_ok=True)
+            for chunk in skipped:  # a kill may have left checkpoints of it
+                ResultWriter(folder).drop_checkpoints(chunk)
         if todo:
             seconds, failures = _train(folder, todo, skipped, executor, reporter, checkpoint_every)
         else:
@@ -85,40 +83,16 @@ def _train(
     try:
         with folder.recorded():
             refuse_lone(folder, [*skipped, *todo])
-            _check(largest_of_each(todo), executor, reporter)
-        folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
+            check_all(largest_of_each(todo), executor, reporter.note)
+        with delayed_interrupts():
+            folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
         try:
-            reporter.begin(todo, skipped, min(executor.slots, len(todo)))
+            with delayed_interrupts():
+                reporter.begin(todo, skipped, min(executor.slots, len(todo)))
             return run_chunks(todo, executor, writer, reporter, checkpoint_every)
         finally:
             reporter.end()
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_left_by_interrupt(folder, writer)) from None
+        raise KeyboardInterrupt(writer.summary()) from None
     finally:
         executor.close()
-
-
-def _check(kinds: Sequence[Chunk], executor: Executor, reporter: Reporter) -> None:
-    """Check that a chunk of each kind can be trained, and report this, as it may take minutes."""
-    reporter.note(f"checking {counted(len(kinds), 'cell')}")
-    reported = time.perf_counter()
-
-    def on_checked(count: int) -> None:
-        nonlocal reported
-        if count < len(kinds) and time.perf_counter() - reported >= _SECONDS_BETWEEN_NOTES:
-            reported = time.perf_counter()
-            reporter.note(f"checked {count} of {counted(len(kinds), 'cell')}")
-
-    check_all(kinds, executor, on_checked)
-
-
-def _left_by_interrupt(folder: StudyFolder, writer: ResultWriter) -> str:
-    """Return in words what an interrupted run leaves in the folder."""
-    if not folder.has_records:
-        return "nothing has been trained yet"
-    chunks = folder.chunks
-    present, saved = runs_of(folder.present), [p for p in chunks if writer.has_checkpoint(p)]
-    return (
-        f"{folder.path} holds the results of {present:,} of {counted(runs_of(chunks), 'run')} and checkpoints of "
-        f"{runs_of(saved):,} more; the same command continues"
-    )

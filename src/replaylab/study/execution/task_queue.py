@@ -59,11 +59,12 @@ class TaskQueue:
             ConfigError: the executor gives the ticket of a task in flight to another one.
         """
         while self._waiting and len(self._in_flight) < max(1, self._executor.slots):
-            entry = self._waiting.popleft()
-            ticket = self._executor.submit(entry.task)
-            if ticket in self._in_flight:
-                raise self._wrong("`submit`", "return a ticket that no task in flight has", ticket)
-            self._in_flight[ticket] = entry
+            with delayed_interrupts():
+                entry = self._waiting.popleft()
+                ticket = self._executor.submit(entry.task)
+                if ticket in self._in_flight:
+                    raise self._wrong("`submit`", "return a ticket that no task in flight has", ticket)
+                self._in_flight[ticket] = entry
 
     def run(self) -> None:
         """Work until nothing waits and nothing is in flight.
@@ -81,11 +82,11 @@ class TaskQueue:
             return
         if not isinstance(event, Progress | Finished | Stopped | Raised | Lost):
             raise self._wrong("`wait`", "hand over a Progress, Finished, Stopped, Raised or Lost", event)
-        if isinstance(event, Progress):
-            entry.handle(event)
-            return
         with delayed_interrupts():  # so that no result is dropped
-            self._ended(ticket, entry, event)
+            if isinstance(event, Progress):
+                entry.handle(event)
+            else:
+                self._ended(ticket, entry, event)
 
     def _ended(self, ticket: int, entry: _Entry, event: Finished | Stopped | Raised | Lost) -> None:
         del self._in_flight[ticket]

@@ -178,9 +178,9 @@ class StudyFolder:
             StorageError: they cannot be written.
         """
         is_new = not self.has_records
-        if is_new:
-            self.write_records()
         try:
+            if is_new:
+                self.write_records()
             yield
         except BaseException:
             if is_new:

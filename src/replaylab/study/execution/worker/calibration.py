@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from replaylab.learners.training.budget import BudgetWarning
+from replaylab.learners.training.configuration import BudgetWarning
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.spec.components import with_arguments

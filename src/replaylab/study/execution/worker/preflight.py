@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from replaylab import errors
 from replaylab.errors import MissingExtraError, NonFiniteError, ReplayError, SpecError
+from replaylab.number_format import counted
 from replaylab.study.execution.executor import CheckTask, Event, Executor, Lost, Raised
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan.chunks import Chunk
+
+_SECONDS_BETWEEN_NOTES = 10.0
+"""Between two lines that count the checked cells."""
 
 
 def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
@@ -27,7 +32,7 @@ def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
     return list(largest.values())
 
 
-def check_all(chunks: Sequence[Chunk], executor: Executor, on_checked: Callable[[int], None]) -> None:
+def check_all(chunks: Sequence[Chunk], executor: Executor, note: Callable[[str], None]) -> None:
     """Raise one error that names every chunk that cannot be run, with the traceback of custom code that raises.
 
     They are tried where they would be trained: what hangs, crashes or exits in a worker can be ended, and does not end
@@ -36,14 +41,19 @@ def check_all(chunks: Sequence[Chunk], executor: Executor, on_checked: Callable[
     Args:
         chunks: One of each kind.
         executor: Where they are tried.
-        on_checked: Called with the number of checked chunks after each check.
+        note: Shows a line of progress, as it may take minutes.
     """
+    cells, noted = counted(len(chunks), "cell"), time.monotonic()
+    note(f"checking {cells}")
     events: dict[int, Event] = {}
     queue = TaskQueue(executor)
 
     def checked(index: int, event: Event) -> None:
+        nonlocal noted
         events[index] = event
-        on_checked(len(events))
+        if len(events) < len(chunks) and time.monotonic() - noted >= _SECONDS_BETWEEN_NOTES:
+            noted = time.monotonic()
+            note(f"checked {len(events)} of {cells}")
 
     for index, chunk in enumerate(chunks):
         queue.put(CheckTask(chunk), partial(checked, index))
