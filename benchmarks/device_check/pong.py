@@ -52,7 +52,7 @@ def run(figures: Figures, game: Game) -> None:
 
 def _learn(figures: Figures, game: Game) -> None:
     from replaylab.learners import DQN, Adam, Hook, TrainingConfig, TrainingRun, train
-    from replaylab.learners.evaluation.greedy import GreedyEvaluation
+    from replaylab.learners.evaluation.evaluators import GreedyEvaluation
     from replaylab.replay import FrameStack, Linear, NStep, Prioritized, Uniform
 
     class OverError(Exception):

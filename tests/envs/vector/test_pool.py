@@ -128,7 +128,7 @@ def fake(monkeypatch):
 
 def test_a_run_on_a_pool_evaluates_and_equals_one_by_this_librarys_stepping(fake, monkeypatch):
     """Evaluations, held-out states and budgets of episodes included; only starts would differ with the real one."""
-    for module in ("training.state", "evaluation.greedy"):  # an EnvPool's seeds have 31 bits
+    for module in ("training.state", "evaluation.evaluators"):  # an EnvPool's seeds have 31 bits
         seeds = f"replaylab.learners.{module}.numbers"
         monkeypatch.setattr(seeds, lambda *args: [number % 2**31 for number in numbers(*args)])
     learner = DQN(hidden=(8,), batch_size=8, learning_starts=20, capacity=500)

@@ -8,7 +8,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 from replaylab.learners.dqn.perceptrons import PerceptronAgents
-from replaylab.learners.evaluation.held_out import GAP, HeldOut
+from replaylab.learners.evaluation.evaluators import GAP, HeldOut
 from replaylab.replay import FrameStack, ReplayBuffer, Uniform
 from tests.learners.calls import train
 from tests.learners.dqn import pixels

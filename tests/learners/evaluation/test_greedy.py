@@ -8,7 +8,7 @@ import pytest
 from replaylab.envs import make_vector_env
 from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.evaluation.greedy import GreedyEvaluation
+from replaylab.learners.evaluation.evaluators import GreedyEvaluation
 from tests.learners.tabular import corridor
 
 SEEDS = [4, 2]

@@ -9,7 +9,7 @@ import pytest
 from replaylab.envs import NoisyRewards, TransitionTable
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, QLearning
-from replaylab.learners.evaluation.value_error import OptimumDistance, acting_states
+from replaylab.learners.evaluation.evaluators import OptimumDistance, acting_states
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.replay import Uniform
 from tests.learners.calls import assert_same_rows, train

@@ -6,7 +6,7 @@ import pytest
 
 from replaylab.errors import SpecError
 from replaylab.learners import DQN, QLearning, TrainingConfig, train
-from replaylab.learners.training.budget import BudgetWarning
+from replaylab.learners.training.configuration import BudgetWarning
 from replaylab.replay import Uniform
 from replaylab.study import Spec
 from replaylab.study.execution.worker.calibration import _trained

@@ -92,7 +92,7 @@ def test_a_run_is_what_hooks_see():
     assert seen.clock.steps == seen.replay.size[0] == 1
 
 
-@pytest.mark.filterwarnings("ignore::replaylab.learners.training.budget.BudgetWarning")  # it is to learn nothing
+@pytest.mark.filterwarnings("ignore::replaylab.learners.training.configuration.BudgetWarning")  # it is to learn nothing
 def test_what_is_stored_is_what_a_hook_says_and_returns_stay_true():
     class Paid(Hook):
         def before_store(self, run, step: EnvStep):

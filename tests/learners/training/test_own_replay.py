@@ -40,7 +40,7 @@ def keeping(made):
     return make
 
 
-@pytest.mark.filterwarnings("ignore::replaylab.learners.training.budget.BudgetWarning")  # it is to learn nothing
+@pytest.mark.filterwarnings("ignore::replaylab.learners.training.configuration.BudgetWarning")  # it is to learn nothing
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 def test_the_same_steps_are_stored(mode):
     """Until the first update the draws decide nothing."""

@@ -15,7 +15,7 @@ from replaylab.distributed.training.loop import perform
 from replaylab.distributed.training.options import Actors, Shards
 from replaylab.errors import ConfigError
 from replaylab.learners import Checkpoints, Hook, Metrics, TrainingConfig
-from replaylab.learners.training.budget import warn_of_budget
+from replaylab.learners.training.configuration import warn_of_budget
 
 
 @takes(

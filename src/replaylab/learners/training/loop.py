@@ -32,8 +32,7 @@ class Loop:
 def loop_of(configuration: TrainingConfig) -> Loop:
     """Return the loop that a configuration's learner asks for by its setting `replay`."""
     if getattr(configuration.driven_learner, "replay", "host") == "device":
-        from replaylab.learners.training.on_device.checks import LACKS, LOOP
-        from replaylab.learners.training.on_device.run import DeviceRun  # PyTorch, only now that it is needed
+        from replaylab.learners.training.device_run import LACKS, LOOP, DeviceRun  # PyTorch, only where it is needed
 
         return Loop(DeviceRun, DeviceRun.turn, {"loop": LOOP, "lacks": LACKS})
     return Loop(Run, turn, {})

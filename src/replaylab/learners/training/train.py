@@ -12,8 +12,7 @@ from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training import checkpoint
 from replaylab.learners.training.algorithm_run import train_algorithm
-from replaylab.learners.training.budget import warn_of_budget
-from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.configuration import TrainingConfig, warn_of_budget
 from replaylab.learners.training.hooks import HookList
 from replaylab.learners.training.loop import loop_of
 

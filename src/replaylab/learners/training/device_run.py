@@ -10,16 +10,46 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import shown
+from replaylab.errors import ConfigError
 from replaylab.learners.api.answers import actions_of
 from replaylab.learners.api.hooks import Feedback
-from replaylab.learners.dqn.device_updates import DeviceUpdates
+from replaylab.learners.dqn.on_device import DeviceUpdates, RunReplay
+from replaylab.learners.dqn.settings import DQNSettings
 from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.device_envs import EnvSteps
 from replaylab.learners.training.factories import agents_for
 from replaylab.learners.training.hooks import HookedRun, HookList
-from replaylab.learners.training.on_device.checks import LACKS, LOOP, device_learner
-from replaylab.learners.training.on_device.env_steps import EnvSteps
-from replaylab.learners.training.on_device.run_replay import RunReplay
 from replaylab.replay import Replay, Sampler, Transform
+
+LOOP = 'with replay="device"'
+"""The loop, as messages call it."""
+
+LACKS = ("before_store", "on_step", "on_draw", "on_update")
+"""Events for which steps or batches would have to come from the device."""
+
+
+def device_learner(configuration: TrainingConfig, seeds: Sequence[int]) -> DQNSettings:
+    """Return the learner of a run on a device.
+
+    Raises:
+        ConfigError: Something needs the other loop.
+    """
+    sampler = configuration.sampler
+    if len(seeds) != 1:
+        raise ConfigError(
+            f"{LOOP} `seeds` must be a single one, but got {len(seeds)}; train the others separately (in a study: "
+            "chunk_size = 1)"
+        )
+    if configuration.total_steps is None:
+        raise ConfigError(f"{LOOP} the budget must be in steps, but got total_episodes={configuration.total_episodes}")
+    if not isinstance(sampler, Sampler) or (sampler.wants_feedback and sampler.feedback_kind != "td_error"):
+        raise ConfigError(
+            f"{LOOP} `sampler` must draw by itself and by TD errors, but got {shown(sampler)}; take Uniform() or "
+            "Prioritized()"
+        )
+    configuration.refuse_settings_of_the_host(LOOP)
+    return cast("DQNSettings", configuration.driven_learner)
 
 
 class DeviceRun(HookedRun):

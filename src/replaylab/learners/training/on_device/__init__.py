@@ -1,1 +1,0 @@
-"""Training of one learner in E environments, with its steps, draws and updates on a device of PyTorch."""
