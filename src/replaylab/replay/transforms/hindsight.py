@@ -34,8 +34,9 @@ class Hindsight(Transform):
 
     Other fields that belong to the goal are recognized by their names and replaced with it: a field whose name
     contains "desired" gets, from the goal step, the value of the field of that name with "achieved" in its place, if
-    both are declared alike (in ``obs`` and ``next_obs``: that of ``next_obs``). So ``true_desired`` gets ``true_achieved``,
-    and ``obs.desired_speed`` gets ``next_obs.achieved_speed``. All other fields keep their stored values.
+    both are declared alike (in ``obs`` and ``next_obs``: that of ``next_obs``). So ``true_desired`` gets
+    ``true_achieved``, and ``obs.desired_speed`` gets ``next_obs.achieved_speed``. All other fields keep their stored
+    values.
 
     Their ``reward`` and ``terminated`` are what the given functions say of the new goal; a step that ended its episode
     by terminating but does not terminate under the new goal counts as truncated. A batch also holds ``relabelled``
