@@ -28,9 +28,9 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     figure = page.figure(
         "traces",
         "Q value and the return that followed",
-        "Solid: Q(s, a) of each step of a training episode, of the agent that took it. Dashed: the discounted return of "
-        "the stored rewards from that step to the end of the episode; where a time limit cut the episode, later rewards are "
-        "missing from it. One seed; the first traced episode, one in the middle, and the last.",
+        "Solid: Q(s, a) of each step of a training episode, of the agent that took it. Dashed: the discounted "
+        "return of the stored rewards from that step to the end of the episode; where a time limit cut the episode,"
+        " later rewards are missing from it. One seed; the first traced episode, one in the middle, and the last.",
         figures.traces(groups, page.line_styles, page.spec.budget.counted),
         (*KEYS, "seed", "at", "step", "q", "return"),
         (
