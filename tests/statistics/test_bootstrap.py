@@ -111,3 +111,13 @@ def test_no_more_is_drawn_than_is_needed():
     assert drawn == [10_000]
     bootstrap.steady_ends(draw(lambda z: np.where(z > 2.45, 1.0, 0.0)), 0.02)
     assert sum(drawn) <= 10_000 + bootstrap.MOST_RESAMPLES
+
+
+@pytest.mark.parametrize("runs", [2, 5, 8])
+def test_intervals_widen_up_to_the_last_resolved_level(runs):
+    values = np.random.default_rng(runs).normal(size=runs)
+    levels = [level for level in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999) if bootstrap.resolves(level, runs)]
+    assert (0.95 in levels) == (runs >= 5)
+    intervals = [st.paired_difference(values, np.zeros(runs), level=level) for level in levels]
+    for inner, outer in itertools.pairwise(intervals):
+        assert values.min() <= outer.low < inner.low < inner.high < outer.high <= values.max()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from replaylab import statistics
-from replaylab.errors import ConfigError, ShapeError
+from replaylab.errors import ShapeError
 from tests.senseless import ARRAY, NUMBERS, TRUTH, Call, misshapen, wrongs
 
 RUNS = np.array([1.0, 2.0, 4.0, 7.0, 11.0])
@@ -28,7 +28,6 @@ CALLS = [
     Call(statistics.interquartile_mean, {"values": TABLE}, {"axis": "0 -1"}),
     Call(statistics.interval_p, {"interval": INTERVAL, "runs": 5}),
     Call(statistics.interval_t, {"interval": INTERVAL, "runs": 5}),
-    Call(statistics.interim_levels, {"shares": [0.5, 1.0]}),
     Call(statistics.max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
     Call(statistics.decisions, {"values": TABLE, "resamples": 20}, {"seed": "0 huge"}),
     Call(statistics.mean_intervals, {"values": TABLE[0], "resamples": 20}, {"seed": "0 huge"}),
@@ -89,8 +88,6 @@ def test_nothing_is_left_out():
     assert {call.name for call in CALLS} == every - MADE
 
 
-def test_what_must_increase_does():
-    with pytest.raises(ConfigError, match="`shares` must be increasing"):
-        statistics.interim_levels([0.5, np.nan, 1.0])
+def test_power_of_one_pair_raises():
     with pytest.raises(ShapeError, match="at least two pairs"):
         statistics.power([5.0], [3.0], 10)

@@ -6,7 +6,6 @@ describes when to use which, and the coverage of the intervals.
 
 """
 
-from replaylab.statistics.alpha_spending import interim_levels
 from replaylab.statistics.effect_sizes import (
     performance_profile,
     probability_of_improvement,
@@ -58,7 +57,6 @@ __all__ = [
     "interquartile_mean",
     "interval_p",
     "interval_t",
-    "interim_levels",
     "max_t",
     "mean_intervals",
     "normalised_score",

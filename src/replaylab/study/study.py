@@ -232,8 +232,7 @@ class Study:
     def differences(self, metric: str = "eval/mean_reward") -> list[Difference]:
         """Return each strategy's difference from the baseline, paired over seeds, its p-value corrected by max-T.
 
-        With interim analyses the p-values are those of the current one, comparable with 0.05. Differences of the return
-        know the study file's bounds of `equivalence`.
+        Differences of the return are also tested against the study file's margins of `equivalence`.
 
         Args:
             metric: any that the runs recorded, its own family for the correction; empty where nothing did.

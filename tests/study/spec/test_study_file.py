@@ -74,7 +74,7 @@ MESSAGES = [
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
         "learners, strategies, env_options, seeds, chunk_size, "
-        "baseline, budget, evaluation, logging, measures, watch, scores, equivalence, interim, metrics, "
+        "baseline, budget, evaluation, logging, measures, watch, scores, equivalence, metrics, "
         "contrasts, "
         "answers, reference, core_minutes.",
     ),

@@ -15,7 +15,7 @@ equivalent to the baseline if an interval wide enough for all such comparisons o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval
+from replaylab.statistics.bootstrap import resolves
+from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis import seed_values
-from replaylab.study.analysis.interim_analyses import inner_interval, p_at_level
 from replaylab.study.analysis.seed_values import SeedValues, StrategyResult, StrategyRuns
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.spec.declared_contrasts import RETURN as RETURN
-from replaylab.study.spec.interim_analyses import SIGNIFICANCE as SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 Measure = Literal["final", "area"]
 MEASURES: tuple[Measure, ...] = ("final", "area")
+
+SIGNIFICANCE = 0.05
+"""The error of a study's tests."""
 
 FINAL_SHARE = 0.1
 """Evaluations in this last part of the budget make the final level; at least the last one."""
@@ -126,7 +129,7 @@ class Difference(MeasureResult):
 
     equivalence: Equivalence | None = None
     """Whether it is too small to matter; None where the study file declares nothing for the environment. Its inner
-    interval is of level 1 - 2 alpha / K, for K comparisons of the measure that have bounds (two one-sided tests each,
+    interval is of level 1 - 2 * 0.05 / K, for K comparisons of the measure that have bounds (two one-sided tests each,
     corrected by Bonferroni's inequality)."""
 
     @property
@@ -186,15 +189,9 @@ def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) 
 def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) -> list[Difference]:
     """Return every strategy's difference from the baseline in a metric, judged by the rules of the study file.
 
-    Bounds of equivalence are of the return; with interim analyses the level is that of the current one.
+    Bounds of equivalence are of the return.
     """
-    bounds = spec.equivalence if metric == RETURN else {}
-    level = spec.analysis_level
-    tested = differences(curves, spec.baseline, bounds, level)
-    return [
-        replace(difference, p=p_at_level(difference.p, level), p_max_t=p_at_level(difference.p_max_t, level))
-        for difference in tested
-    ]
+    return differences(curves, spec.baseline, spec.equivalence if metric == RETURN else {})
 
 
 def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
@@ -256,18 +253,15 @@ def _finite(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     return runs[np.isfinite(runs)]
 
 
-def differences(
-    curves: Sequence[Curve], baseline: str, bounds: Mapping[str, float] | None = None, alpha: float = SIGNIFICANCE
-) -> list[Difference]:
+def differences(curves: Sequence[Curve], baseline: str, bounds: Mapping[str, float] | None = None) -> list[Difference]:
     """Return every strategy's difference from the baseline by every measure, corrected per measure.
 
     Args:
         curves: of all strategies.
         baseline: the strategy that the others are compared with.
         bounds: of environments, which differences do not matter.
-        alpha: chance that any comparison of a measure is wrongly called equivalent.
     """
-    return [d for m in MEASURES for d in _family(curves, baseline, m, bounds or {}, alpha)]
+    return [d for m in MEASURES for d in _family(curves, baseline, m, bounds or {})]
 
 
 def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -284,12 +278,10 @@ def _paired(
     return seeds[both], pair[0][both], pair[1][both]
 
 
-def _family(
-    curves: Sequence[Curve], baseline: str, measure: Measure, bounds: Mapping[str, float], alpha: float
-) -> list[Difference]:
+def _family(curves: Sequence[Curve], baseline: str, measure: Measure, bounds: Mapping[str, float]) -> list[Difference]:
     pairs = [(c, _paired(c, base, measure)) for c, base in seed_values.pairs_with_baseline(curves, baseline)]
     pairs = [(curve, pair) for curve, pair in pairs if len(pair[0])]
-    error = alpha / max(1, sum(curve.environment in bounds for curve, _ in pairs))
+    error = SIGNIFICANCE / max(1, sum(curve.environment in bounds for curve, _ in pairs))
     results, each = [], []
     for curve, (seeds, values, base_values) in pairs:
         size, p = statistics.paired_test(values, base_values)
@@ -303,6 +295,22 @@ def _family(
         return results
     family = seed_values.corrected(each, [d.iqm for d in results])
     return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(results, family, strict=True)]
+
+
+def inner_interval(error: float, runs: Sequence[NDArray[np.float64]], of: Callable[..., Interval]) -> Interval:
+    """Return the interval of two one-sided tests, without ends if there are too few seeds or resamples for its level.
+
+    N values on one side of a bound are as likely as 1 in 2^N if their median is there, whatever is resampled.
+
+    Args:
+        error: of each of both tests.
+        runs: what ``of`` takes, each of shape (N,).
+        of: gives the interval of these runs at a level.
+    """
+    level, seeds = 1.0 - 2.0 * error, len(runs[0])
+    if float(least_p(seeds)) <= 2.0 * error and resolves(level, seeds):
+        return of(*runs, level=level)
+    return Interval(of(*runs).estimate, -np.inf, np.inf)
 
 
 def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) -> list[BudgetSpent]:

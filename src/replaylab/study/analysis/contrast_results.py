@@ -32,7 +32,6 @@ from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
 from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, UNCORRECTED, Curve, ReportedInterval, percent
-from replaylab.study.analysis.interim_analyses import inner_interval, p_at_level
 from replaylab.study.analysis.seed_values import SeedValues, corrected, table_of
 from replaylab.study.spec.contrasts import Cell, ResolvedContrast, resolve_contrasts
 from replaylab.study.spec.declared_contrasts import Score
@@ -129,7 +128,7 @@ class ContrastResults:
 
 
 def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastResults:
-    """Return the result of every contrast of a study, at the level of its current interim analysis, if it plans any.
+    """Return the result of every contrast of a study.
 
     Args:
         spec: the study.
@@ -151,8 +150,6 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
         results = _with_environments(_by_role(questions, enough, each), values, spec.environments)
     else:
         results = _together([_finding(contrast, *each[contrast.name]) for contrast in enough])
-    if spec.interim is not None:
-        results = tuple(_at_level(result, spec.analysis_level) for result in results)
     return ContrastResults(results, tuple(warnings))
 
 
@@ -303,14 +300,3 @@ def _finding(contrast: ResolvedContrast, each: SeedValues, groups: int, cells: i
 def _together(results: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
     p = corrected([f.each for f in results], [f.size for f in results])
     return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(results, p, strict=True))
-
-
-def _at_level(result: ContrastResult, level: float) -> ContrastResult:
-    """Return a result with p-values and an equivalence test of an interim analysis's level."""
-    return replace(
-        result,
-        p=p_at_level(result.p, level),
-        p_max_t=p_at_level(result.p_max_t, level),
-        inner=inner_interval(level, [result.each.values], statistics.bootstrap_interval),
-        inner_level=1.0 - 2.0 * level,
-    )

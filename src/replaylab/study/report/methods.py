@@ -65,15 +65,6 @@ _EQUIVALENCE = (
 )
 
 
-_INTERIM = (
-    "Interim analyses were planned, with {interim}. The error of 5 % is spent over them by an α-spending function "
-    "({spending}; Lan & DeMets 1983): each is judged at the level that it adds, so that the chance of a false alarm "
-    "at any of them is at most 5 %, by Bonferroni’s inequality. P-values of differences and contrasts are multiplied "
-    "by 0.05 over the current analysis’s level; all other tests on this page, and intervals of 95 %, are those of a "
-    "single analysis."
-)
-
-
 _ALONE = (
     "an algorithm of Stable-Baselines3, by its own learn(): each seed is its own run. Runs of one seed start from "
     "the same weights and the same first state, and act alike until learning begins. The replay draws from a stream of "
@@ -173,8 +164,7 @@ def _statistics(spec: Spec) -> list[str]:
     contrasts = [_CONTRASTS] if spec.contrasts else []
     if spec.judged_by_role:
         contrasts = [_CONTRASTS_BY_ROLE]
-    interim = [_INTERIM.format(interim=spec.interim, spending=spec.interim.spending)] if spec.interim else []
-    equivalence = [_EQUIVALENCE.format(level=spec.analysis_level)] if spec.equivalence else []
+    equivalence = [_EQUIVALENCE.format(level=comparisons.SIGNIFICANCE)] if spec.equivalence else []
     return [
         f"The interquartile mean (IQM) is the mean of the middle half of the runs. Its interval is a bootstrap over "
         f"whole runs, within each environment: all resamples of up to {MOST_ENUMERATED} runs, else "
@@ -194,7 +184,6 @@ def _statistics(spec: Spec) -> list[str]:
         f"{100 * comparisons.SIGNIFICANCE:.0f} % or less.",
         *equivalence,
         *contrasts,
-        *interim,
         "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; "
         "Westfall & Young 1993, Resampling-based multiple testing; Phipson & Smyth 2010, Permutation p-values should "
         "never be zero.",

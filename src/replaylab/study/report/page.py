@@ -41,9 +41,7 @@ KEYS = seed_values.KEYS
 BAND = (*KEYS, "step", "iqm", "low", "high")
 """Columns of the CSV file of curves with their bands."""
 
-WORD_COLUMNS = frozenset(
-    ("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "What")
-)
+WORD_COLUMNS = frozenset(("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict"))
 """Heads of columns that hold words; the others' numbers stand to the right."""
 
 MOST_ON_PAGE = 600_000

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from replaylab.number_format import counted, signed, significant, together
 from replaylab.statistics import Interval
 from replaylab.statistics.permutation import least_p
-from replaylab.study.analysis.comparisons import FINAL_SHARE, BudgetSpent, Difference, Measure
+from replaylab.study.analysis.comparisons import FINAL_SHARE, SIGNIFICANCE, BudgetSpent, Difference, Measure
 from replaylab.study.report.what_ran import WhatRan
 from replaylab.study.spec.contrasts import Cell
-from replaylab.study.spec.interim_analyses import SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
 MEASURE_TITLES: dict[Measure, str] = {"final": "Final return", "area": "Average return"}
@@ -233,7 +232,7 @@ def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | No
         of.setdefault(max(seed_counts), []).append("contrasts")
     warnings = []
     for seeds, tests in of.items():
-        least = min(float(least_p(seeds)) * SIGNIFICANCE / spec.analysis_level, 1.0)
+        least = float(least_p(seeds))
         whose = "" if seeds == max(seed_counts) else " of both strategies"
         if least < SIGNIFICANCE:
             continue

@@ -59,9 +59,6 @@ next year under other defaults is a different study, and reports it. Shape of a 
     id = "replaylab/BitFlip-v0"
     n = 15
 
-    [interim]                         # numbers of seeds that the study is reported with: see interim_analyses.py
-    seeds = [10, 20, 40]
-
     [scores."CartPole-v1"]          # so that environments can be averaged: low becomes 0, high becomes 1
     low = 9.4
     high = 500.0
@@ -191,16 +188,6 @@ class Spec(StudyTables):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self._check_baseline()
-        if self.interim is not None and len(self.seeds) not in self.interim.seeds:
-            raise ValueError(
-                f"`seeds` must be as many as in one of the `interim` analyses, {self.interim}, but are "
-                f"{len(self.seeds)}"
-            )
-        if self.interim is not None and self.judged_by_role:
-            raise ValueError(
-                "`interim` must not stand beside a contrast that is `primary`: its verdict is read from an interval of "
-                "a single analysis; leave one of the two out"
-            )
         for strategy in self.strategies:
             self._check_budget(strategy, self.budget_of(strategy))
             self._check_learner(strategy)

@@ -10,7 +10,6 @@ from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import Part
 from replaylab.study.spec.declared_contrasts import DeclaredContrast, Score
 from replaylab.study.spec.display_text import Answers, Line, Prose, ReferenceLine, Table, Titles
-from replaylab.study.spec.interim_analyses import SIGNIFICANCE, InterimAnalyses
 from replaylab.study.spec.named_environments import check_options, made_of
 from replaylab.study.spec.parameter_grids import Origin
 from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
@@ -117,7 +116,6 @@ class StudyTables(Table):
     watch: Watch = Watch()
     scores: dict[EnvironmentId, Score] = {}
     equivalence: dict[EnvironmentId, Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]] = {}
-    interim: InterimAnalyses | None = None
     metrics: tuple[Annotated[Line, Field(min_length=1)], ...] = ()
     contrasts: tuple[DeclaredContrast, ...] = ()
     answers: Answers | None = None
@@ -148,11 +146,6 @@ class StudyTables(Table):
     def judged_by_role(self) -> bool:
         """Whether a contrast is primary, so that all are judged by their roles, as means over seeds."""
         return any(contrast.primary for contrast in self.contrasts)
-
-    @property
-    def analysis_level(self) -> float:
-        """The level that the study is judged at with its seeds: of its only analysis, or of the current interim one."""
-        return SIGNIFICANCE if self.interim is None else self.interim.levels[len(self.seeds)]
 
     def made_of(self, environment: str) -> tuple[str, dict[str, Any]]:
         """Return the Gymnasium id of one of the study's environments, and its constructor's arguments."""
