@@ -3,10 +3,10 @@
 Importing this registers the library's own with Gymnasium, as ``replaylab/BitFlip-v0`` and so on.
 """
 
+from replaylab.envs.acrobot import AcrobotVectorEnv
 from replaylab.envs.atari import AtariVectorEnv, make_atari
-from replaylab.envs.classic.acrobot import AcrobotVectorEnv
-from replaylab.envs.classic.cartpole import CartPoleVectorEnv
-from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
+from replaylab.envs.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
+from replaylab.envs.cartpole import CartPoleVectorEnv
 from replaylab.envs.goals import (
     AcrobotGoalEnv,
     AcrobotGoalVectorEnv,
@@ -16,12 +16,11 @@ from replaylab.envs.goals import (
     MountainCarGoalVectorEnv,
     goal_functions,
 )
+from replaylab.envs.grid_world import GridWorldEnv, GridWorldVectorEnv
 from replaylab.envs.minatar import MinAtarEnv, MinAtarVectorEnv
+from replaylab.envs.mountain_car import MountainCarVectorEnv
 from replaylab.envs.registration import register_envs
-from replaylab.envs.tabular.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
-from replaylab.envs.tabular.grid_world import GridWorldEnv, GridWorldVectorEnv
-from replaylab.envs.tabular.tables import TableVectorEnv
-from replaylab.envs.tabular.transition_table import TransitionTable
+from replaylab.envs.transition_table import TableVectorEnv, TransitionTable
 from replaylab.envs.vector.batched import BatchedEnv
 from replaylab.envs.vectorize import make_vector_env
 from replaylab.envs.wrappers.discretize import Binning, Discretize, DiscretizeVector

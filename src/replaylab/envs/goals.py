@@ -14,9 +14,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
 from replaylab.arguments import checked, number, optional, whole
-from replaylab.envs.classic import acrobot, mountain_car
-from replaylab.envs.classic.acrobot import AcrobotVectorEnv
-from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
+from replaylab.envs import acrobot, mountain_car
+from replaylab.envs.acrobot import AcrobotVectorEnv
+from replaylab.envs.mountain_car import MountainCarVectorEnv
 from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats, SingleEnv
 from replaylab.errors import ConfigError
 

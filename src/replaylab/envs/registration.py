@@ -14,8 +14,8 @@ MINATAR = {
 
 OWN = {
     "BitFlip-v0": ("goals", "BitFlipEnv", "BitFlipVectorEnv", None),
-    "BlindCliffwalk-v0": ("tabular.blind_cliffwalk", "BlindCliffwalkEnv", "BlindCliffwalkVectorEnv", None),
-    "GridWorld-v0": ("tabular.grid_world", "GridWorldEnv", "GridWorldVectorEnv", 5_000),
+    "BlindCliffwalk-v0": ("blind_cliffwalk", "BlindCliffwalkEnv", "BlindCliffwalkVectorEnv", None),
+    "GridWorld-v0": ("grid_world", "GridWorldEnv", "GridWorldVectorEnv", 5_000),
     "MountainCarGoal-v0": ("goals", "MountainCarGoalEnv", "MountainCarGoalVectorEnv", 200),
     "AcrobotGoal-v0": ("goals", "AcrobotGoalEnv", "AcrobotGoalVectorEnv", 500),
     "NoisyRewards-v0": ("wrappers.noise", "noisy", "vector_noisy", None),

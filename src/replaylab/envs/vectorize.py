@@ -12,12 +12,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from replaylab.arguments import checked, optional, takes, text, whole
+from replaylab.envs.acrobot import AcrobotVectorEnv
 from replaylab.envs.atari import AtariVectorEnv, is_atari, make_atari
-from replaylab.envs.classic.acrobot import AcrobotVectorEnv
-from replaylab.envs.classic.cartpole import CartPoleVectorEnv
-from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
-from replaylab.envs.tabular.tables import ToyText
-from replaylab.envs.tabular.transition_table import check_map, unknown_env
+from replaylab.envs.cartpole import CartPoleVectorEnv
+from replaylab.envs.mountain_car import MountainCarVectorEnv
+from replaylab.envs.transition_table import ToyText, check_map, unknown_env
 from replaylab.envs.vector.batched import autoreset
 from replaylab.envs.vector.env_state import LastObsCopied
 from replaylab.envs.vector.pool import ENDLESS, PoolVectorEnv

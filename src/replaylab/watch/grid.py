@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import LARGEST, Rule, check, checked, instance, reals, takes, text, tuple_of, whole
-from replaylab.envs.tabular.transition_table import unknown_env
+from replaylab.envs.transition_table import unknown_env
 from replaylab.errors import ConfigError, ShapeError
 
 UP, RIGHT, DOWN, LEFT = (-1, 0), (0, 1), (1, 0), (0, -1)

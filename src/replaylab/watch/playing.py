@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS, function, instance, mapping, optional, shown, takes, whole
-from replaylab.envs.tabular.transition_table import unknown_env
+from replaylab.envs.transition_table import unknown_env
 from replaylab.envs.vectorize import make_single_env, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.learners.api.protocols import Policy

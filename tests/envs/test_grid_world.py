@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from replaylab.envs import TransitionTable, make_vector_env
-from replaylab.envs.tabular.grid_world import GRID
+from replaylab.envs.grid_world import GRID
 from replaylab.learners.tabular.dynamic_programming import (
     epsilon_greedy,
     expected_return,

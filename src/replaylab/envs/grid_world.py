@@ -7,8 +7,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from replaylab.arguments import InvalidArgument, checked, tuple_of
-from replaylab.envs.tabular.tables import TableVectorEnv
-from replaylab.envs.tabular.transition_table import TransitionTable
+from replaylab.envs.transition_table import TableVectorEnv, TransitionTable
 from replaylab.envs.vector.batched import SingleEnv
 from replaylab.errors import ConfigError
 

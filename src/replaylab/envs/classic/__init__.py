@@ -1,1 +1,0 @@
-"""Classic control, stepped by NumPy."""

@@ -1,1 +1,0 @@
-"""Environments defined by a transition table."""
