@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, SnapshotError, StorageError
-from replaylab.files.one_writer import one_writer
+from replaylab.files.folder import one_writer
 from replaylab.replay import Field, MemoryMap, ReplayBuffer, Reservoir, snapshot
 
 
@@ -131,7 +131,7 @@ STRESS = """
 import faulthandler, signal, sys, time
 from pathlib import Path
 from replaylab.errors import StorageError
-from replaylab.files.one_writer import _folders, one_writer
+from replaylab.files.folder import _folders, one_writer
 folder, inside = Path(sys.argv[1]), [0, 0]
 def handler(*_):
     try:
@@ -161,7 +161,7 @@ def test_signal_handlers_at_any_moment_do_not_wait_for_themselves(tmp_path):
 
 def test_a_child_forked_within_closes_nothing_of_its_own(tmp_path):
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom replaylab.files.one_writer import one_writer\n"
+        "import os, sys\nfrom pathlib import Path\nfrom replaylab.files.folder import one_writer\n"
         "with one_writer(Path(sys.argv[1])):\n    child = os.fork()\n    if not child:\n"
         "        mine = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]\n"
         "if child:\n    sys.exit(os.waitpid(child, 0)[1] != 0)\n[os.fstat(one) for one in mine]\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import pathlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,16 +16,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from matplotlib.backend_bases import RendererBase
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
 from PIL import Image
 
+from replaylab.arguments import checked, place
+from replaylab.errors import ConfigError
 from replaylab.plotting import palette
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
+
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 """Fonts of the reader's system, instead of the one bundled with matplotlib."""
@@ -332,3 +337,24 @@ def pixels(figure: Figure) -> NDArray[np.uint8]:
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     return cast("NDArray[np.uint8]", np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
+
+
+def save(figure: Figure, *paths: str | pathlib.Path) -> None:
+    """Write a figure to each path, in the format of its suffix, .svg or .png.
+
+    A PNG has a white background and two pixels per CSS pixel.
+
+    Raises:
+        ConfigError: A path has another suffix; no file is written.
+    """
+    files = [pathlib.Path(checked("paths", path, place("a file"))) for path in paths]
+    for path in files:
+        if path.suffix not in (".svg", ".png"):
+            raise ConfigError(f"`path` of a figure must end in .svg or .png, but got {str(path)!r}")
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with style():
+            if path.suffix == ".svg":
+                path.write_text(to_svg(figure), encoding="utf-8")
+            else:
+                figure.savefig(path, dpi=144, facecolor="white")

@@ -7,12 +7,11 @@
 Figures need the lab extra; rendered episodes and mp4 the video extra, TensorBoard the tensorboard extra.
 """
 
+from replaylab.plotting.svg import save
 from replaylab.watch.grid import Grid
 from replaylab.watch.grid_maps import value_map, visit_map
-from replaylab.watch.learning_curves import by_episode, learning_curves
+from replaylab.watch.learning_curves import by_episode, ewma, learning_curves, running_mean
 from replaylab.watch.playing import Episode, greedy, play
-from replaylab.watch.saving import save
-from replaylab.watch.smoothing import ewma, running_mean
 from replaylab.watch.tensorboard import TensorBoard
 from replaylab.watch.video import write_frames, write_video
 

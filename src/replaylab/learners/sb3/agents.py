@@ -23,10 +23,9 @@ from stable_baselines3.common.save_util import recursive_getattr
 from replaylab.errors import ConfigError
 from replaylab.learners.api.protocols import State, Step, Update
 from replaylab.learners.metrics.registry import MetricsRegistry
-from replaylab.learners.sb3.handed import HandedBuffer, SpacesAlone, hand_buffer
 from replaylab.learners.sb3.made_model import model_of
 from replaylab.learners.sb3.settings import SB3Settings
-from replaylab.learners.sb3.watched_model import logged
+from replaylab.learners.sb3.watched_model import HandedBuffer, SpacesAlone, hand_buffer, logged
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.replay import Batch, NStep
 from replaylab.trees import leaves, take

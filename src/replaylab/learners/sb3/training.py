@@ -13,10 +13,16 @@ from replaylab.arguments import shown
 from replaylab.errors import ConfigError
 from replaylab.learners.api.whole_algorithm import SeedRun
 from replaylab.learners.metrics.registry import MetricsRegistry
-from replaylab.learners.sb3.handed import HandedBuffer, SpacesAlone
 from replaylab.learners.sb3.made_model import model_of
 from replaylab.learners.sb3.settings import SB3Settings
-from replaylab.learners.sb3.watched_model import DryUpdates, WatchedAndProbedModel, WatchedBuffer, WatchedModel
+from replaylab.learners.sb3.watched_model import (
+    DryUpdates,
+    HandedBuffer,
+    SpacesAlone,
+    WatchedAndProbedModel,
+    WatchedBuffer,
+    WatchedModel,
+)
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import FrameStack, NStep
