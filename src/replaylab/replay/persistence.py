@@ -264,37 +264,18 @@ def _frozen(parts: BufferParts) -> Iterator[tuple[dict[str, Any], list[Any] | No
     It consists of the state, the generators, and the batches that were drawn ahead and not delivered.
     """
     draws = parts.engine.in_python
-    frozen = generators = None
-    ahead: list[undelivered.BatchQueue] = []
-    while frozen is None:
-        parts.core.await_draws()
-        parts.core.await_thaw()
-        with _between_draws(parts), parts.engine.saving():
-            frozen = parts.core.freeze()
-            if frozen is not None:
-                ahead = [drawn for queue in list(parts.ahead) if (drawn := queue.drawn()).requests]
-            if frozen is not None and draws is not None:
-                frozen.state.update(draws.arrays())
-                generators = draws.generators()
+    generators: list[Any] | None = None
+    with parts.engine.lock.held("save"):
+        frozen = parts.core.freeze()
+        assert frozen is not None  # no other thread saves
+        ahead = [drawn for queue in list(parts.ahead) if (drawn := queue.drawn()).requests]
+        if draws is not None:
+            frozen.state.update(draws.arrays())
+            generators = draws.generators()
     try:
         yield frozen.state, generators, ahead
     finally:
         frozen.end()
-
-
-@contextmanager
-def _between_draws(parts: BufferParts) -> Iterator[None]:
-    """Pause the drawing ahead between two draws within the block."""
-    drawer, draws = parts.drawer, parts.engine.in_python
-    if drawer is None or (draws is not None and draws.lock.held_by_caller):  # the drawer may wait for that lock
-        yield
-        return
-    with drawer.drawing:
-        parts.core.enter()
-        try:
-            yield
-        finally:
-            parts.core.leave()
 
 
 def _check_as_saved(config: BufferConfig, about: Mapping[str, Any], error: SnapshotError) -> None:

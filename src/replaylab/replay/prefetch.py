@@ -105,7 +105,6 @@ class Drawer:
         self._core = buffer._parts.core
         self._sample = buffer.sample
         self._iterators = 0
-        self.drawing = RLock()  # held while a batch is drawn and recorded
         self._thread = ThreadPoolExecutor(1, "replaylab-prefetch", self._begin)
         self._ident: int | None = None
         self._lost = False
@@ -132,12 +131,10 @@ class Drawer:
         request, pending_draw = Request(), self._core.ask()
 
         def draw() -> Any:
-            self._core.enter()
             try:
-                with self.drawing:
+                with self._parts.engine.lock.held("draw ahead"):
                     request.batch = batch = self._sample(batch_size, progress=progress())
             finally:
-                self._core.leave()
                 pending_draw.made()
             return send(batch)
 

@@ -134,6 +134,40 @@ use(buffer)
     )
 
 
+@pytest.mark.parametrize("sampler", ["core", "python", "rescored"])
+def test_a_child_forked_when_a_draw_made_ahead_begins_works(tmp_path, sampler):
+    """The thread that draws ahead holds the buffer's lock, but uses no state in Python yet."""
+    run_alone(
+        FORKING
+        + """
+parent, inside, leave = os.getpid(), threading.Event(), threading.Event()
+class Slow(ReplayBuffer):
+    def sample(self, *args, **kwargs):
+        if os.getpid() == parent and threading.current_thread() is not threading.main_thread():
+            inside.set()
+            leave.wait()
+        return super().sample(*args, **kwargs)
+ReplayBuffer = Slow
+buffer = make()
+batches = buffer.batches(8, prefetch=1)
+thread = threading.Thread(target=next, args=(batches,))
+thread.start()
+inside.wait()
+def check():
+    assert abs(use(buffer) - 1) < 1e-6
+for _ in range(2):
+    in_child(lambda: (check(), in_child(check)))
+leave.set()
+thread.join()
+batches.close()
+check()
+""",
+        sampler,
+        tmp_path / "kept",
+        seconds=40,
+    )
+
+
 def test_multiprocessing_fork_with_a_prefetching_buffer(tmp_path):
     run_alone(
         FORKING

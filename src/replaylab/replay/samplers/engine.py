@@ -6,7 +6,6 @@ calls it without knowing its kind.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay.data.arrays import as_array, positive
 from replaylab.replay.data.batch import Batch, checked_out, copy_batch
-from replaylab.replay.data.forks import DrawLock
+from replaylab.replay.data.forks import BufferLock
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.schedules import Schedules
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_generators, sampling_streams
@@ -57,16 +56,17 @@ class DrawEngine:
     """Draws batches, returns probabilities and takes feedback; this base class delegates to the compiled core.
 
     Attributes:
+        lock: The buffer's lock.
         unfed: Counts the batches of a sampler that depends on feedback until the first comes; None: none are counted.
     """
 
     def __init__(self, core: _core.Replay, layout: Layout) -> None:
-        self._core, self._layout = core, layout
+        self._core, self._layout, self.lock = core, layout, BufferLock(core)
         self.unfed: UnfedDraws | None = None
 
     @property
     def in_python(self) -> "PythonEngine[Any] | None":
-        """The engine itself if it draws in Python (it then has generators and a lock), otherwise None."""
+        """The engine itself if it draws in Python (it then has generators), otherwise None."""
         return None
 
     @property
@@ -136,10 +136,6 @@ class DrawEngine:
         """Continue with the random streams that a new buffer of this seed has."""
         self._core.reseed(sampling_streams(seed, self._layout.replicas))
 
-    def saving(self) -> AbstractContextManager[None]:
-        """Return the context in which the state is copied."""
-        return nullcontext()
-
     def _checked_size(self, batch_size: int, times: int = 1) -> int:
         rows = positive("batch_size", batch_size, most=LARGEST_AXIS // times) * times
         check_batch_memory(self._layout.batch_row_nbytes, rows * (self._layout.replicas or 1))
@@ -150,7 +146,7 @@ SamplerT = TypeVar("SamplerT")
 
 
 class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
-    """The base of engines that draw in Python: with a random generator for each replica, and a lock around them.
+    """The base of engines that draw in Python, with a random generator for each replica.
 
     Attributes:
         stream: Key of the generators' random streams.
@@ -160,7 +156,7 @@ class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
 
     def __init__(self, core: _core.Replay, layout: Layout, seed: Seed, sampler: SamplerT) -> None:
         super().__init__(core, layout)
-        self.lock, self._sampler = DrawLock(core), sampler
+        self._sampler = sampler
         self._generators = sampling_generators(seed, layout.replicas, self.stream)
 
     @property
@@ -220,10 +216,6 @@ class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
         """Return nothing: the core does not know the sampling distribution."""
         return []
 
-    def saving(self) -> AbstractContextManager[None]:
-        """Return the lock, which is acquired when no `add` is half-way."""
-        return self.lock.held(saving=True)
-
 
 class RecordingEngine(PythonEngine[SamplerT]):
     """The base of engines that record each stored step, and where episodes end."""
@@ -233,7 +225,7 @@ class RecordingEngine(PythonEngine[SamplerT]):
         shape = (len(self._generators), length, self._layout.num_envs or 1)
         # Copies, since views of the buffer's rows change as it stores.
         flags = {name: as_array(f"field `{name}`", values[name]).copy() for name in ENDS if name in values}
-        with self.lock.held(adding=True):
+        with self.lock.held("add"):
             ids = store()  # which checks the values
             never = np.zeros(shape)
             terminated, truncated = (flags.get(name, never).astype(np.bool_).reshape(shape) for name in ENDS)

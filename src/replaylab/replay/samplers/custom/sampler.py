@@ -177,7 +177,7 @@ class CustomEngine(RecordingEngine[CustomSampler]):
 
     def clear(self) -> None:
         """Drop every step."""
-        with self.lock.held(adding=True):
+        with self.lock.held("add"):
             super().clear()
             for record in self._records:
                 record.clear()
