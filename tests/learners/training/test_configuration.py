@@ -1,13 +1,16 @@
 """A setting is declared once: what is derived from its line."""
 
+import json
 from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
 
 import pytest
 
-from replaylab.errors import ConfigError, SpecError
+from replaylab.envs import BitFlipEnv, goal_functions
+from replaylab.errors import ConfigError, SnapshotError, SpecError
 from replaylab.learners import DQN, QLearning, TrainingConfig
-from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS, Fitting
-from replaylab.replay import FrameStack, NStep, Sequence, Uniform
+from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS, Fitting, check_same_run
+from replaylab.replay import FrameStack, Hindsight, NStep, Sequence, Uniform
 from replaylab.study.plan.chunks import plan
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 from replaylab.study.spec.study_file import Spec
@@ -91,3 +94,12 @@ def test_what_only_watches_is_no_part_of_what_a_checkpoint_must_equal():
         assert config().learning_settings() != config(**change).learning_settings()
     assert config().learning_settings()["make_replay"] is None
     assert config(make_replay=print).learning_settings()["make_replay"] == "builtins.print"
+
+
+def test_a_moved_function_leaves_a_run_the_same(tmp_path: Path):
+    current = config(transforms=[Hindsight(*goal_functions(BitFlipEnv()))]).learning_settings()
+    saved = json.loads(json.dumps(current).replace("envs.goals.compute", "envs.goals.bit_flip.compute"))
+    assert saved != current
+    check_same_run(tmp_path, saved, current)
+    with pytest.raises(SnapshotError):
+        check_same_run(tmp_path, saved, config(transforms=[NStep(3, 0.99)]).learning_settings())
