@@ -1,13 +1,15 @@
-"""A folder as the storage of a bundle, and the lock that admits one writer to it.
+"""A folder as the storage of a bundle and as its contents, and the lock that admits one writer to it.
 
 An object store can implement the same operations.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock, get_ident
 from typing import IO, Any
 
@@ -160,3 +162,29 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def contents_of(save: Callable[[str], Any]) -> dict[str, bytes]:
+    """Return the contents of the files that `save` writes into a folder, by name."""
+    with TemporaryDirectory() as folder:
+        save(folder)
+        return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+
+
+@contextmanager
+def folder_with(contents: Mapping[str, bytes]) -> Iterator[Path]:
+    """Yield a temporary folder with these files."""
+    with TemporaryDirectory() as folder:
+        for name, content in contents.items():
+            (Path(folder) / name).write_bytes(content)
+        yield Path(folder)
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest that differs between successive saves to a folder: that of its manifest, or of all files."""
+    manifest = folder / "manifest.json"
+    files = [manifest] if manifest.exists() else sorted(folder.iterdir()) if folder.is_dir() else []
+    digest = sha256()
+    for file in files:
+        digest.update(f"{file.name} {file.stat().st_size} ".encode() + file.read_bytes())
+    return digest.hexdigest()

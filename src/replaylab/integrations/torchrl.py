@@ -9,8 +9,7 @@ import numpy.typing as npt
 from replaylab.arguments import checked, instance, one_of, optional
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.extras import needs
-from replaylab.files.contents import contents_of, folder_with
-from replaylab.files.folder import folder_of
+from replaylab.files.folder import contents_of, folder_of, folder_with
 from replaylab.integrations.slot_sampler import FollowsProgress, SlotSampler
 from replaylab.replay import Priorities, Prioritized, Sampler, Seed
 

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from replaylab.arguments import checked, flag, optional
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.files.bundle import Contents, reading
-from replaylab.files.contents import contents_of, folder_with
-from replaylab.files.folder import folder_of
+from replaylab.files.folder import contents_of, folder_of, folder_with
 from replaylab.replay import snapshot
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_parts import Buffer, BufferParts

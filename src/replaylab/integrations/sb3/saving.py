@@ -7,7 +7,7 @@ from stable_baselines3.common.save_util import load_from_pkl
 
 from replaylab.arguments import checked, optional, place
 from replaylab.errors import SnapshotError
-from replaylab.files.contents import digest_of
+from replaylab.files.folder import digest_of
 from replaylab.replay import ReplayBuffer
 
 

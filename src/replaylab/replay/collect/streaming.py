@@ -11,8 +11,7 @@ import numpy as np
 from replaylab import arguments
 from replaylab.arguments import LARGEST_AXIS, InvalidArgument, text, tuple_of, whole
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, SnapshotError
-from replaylab.files.contents import contents_of, digest_of, folder_with
-from replaylab.files.folder import folder_of
+from replaylab.files.folder import contents_of, digest_of, folder_of, folder_with
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.source_items import fields_of_step, steps_of
 from replaylab.replay.data.batch import Batch
