@@ -12,10 +12,7 @@ from replaylab.commands.studies import tell
 from replaylab.errors import SpecError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from replaylab.study import Executor, Study
-    from replaylab.study.execution.reporter import Reporter
     from replaylab.study.execution.study_run import RunSummary
 
 with suppress(ModuleNotFoundError):  # `main` reports that the lab extra is missing
@@ -72,10 +69,8 @@ class StudyRun:
     """Write the report at the end."""
 
     live: bool = False
-    """Serve the report while the study runs, at http://127.0.0.1:PORT/ (this machine only). It grows as runs end."""
-
-    port: int = 8765
-    """Port for --live; 0: any free port."""
+    """Also write the report while the study runs, every 30 seconds, and open it in the browser, which loads each new
+    one."""
 
     dry_run: bool = False
     """Train for five seconds only, to estimate time and disk space; print the estimate and the list of runs. The exit
@@ -89,35 +84,22 @@ class StudyRun:
         from replaylab.study.execution.progress import reporter_for
         from replaylab.study.live import LivePage
 
-        console = Console()
+        if self.live and not self.report:
+            raise SpecError("study run: --live shows the report; leave out --no-report")
         study = Study.from_toml(self.study, self.out)
         executor = self._executor()
         if self.dry_run:
             estimate = study.estimate(executor=executor)
             print(estimate)
             return 1 if estimate.failing else 0
-        with self._live(study, reporter_for(console)) as console_reporter:
-            summary = study.run(executor=executor, reporter=console_reporter, checkpoint_every=self.checkpoint_every)
+        reporter = reporter_for(Console())
+        with LivePage(study.folder, reporter) if self.live else nullcontext(reporter) as reporter:
+            summary = study.run(executor=executor, reporter=reporter, checkpoint_every=self.checkpoint_every)
             self._summarise(study, summary)
             if self.report and study.present:
-                console_reporter.note("writing the report")
-                page = study.report()
-                tell(study, page)
-                if isinstance(console_reporter, LivePage):
-                    console_reporter.finish(page)
+                reporter.note("writing the report")
+                tell(study, study.report())
         return 0 if summary.complete else 1
-
-    def _live(self, study: Study, console_reporter: Reporter) -> AbstractContextManager[Reporter]:
-        """Return the reporter of the run: with --live a page around the console's."""
-        from replaylab.study.live import LivePage
-
-        if not self.live:
-            return nullcontext(console_reporter)
-        if not self.report:
-            raise SpecError("study run: --live shows the report; leave out --no-report")
-        page = LivePage(study, console_reporter, self.port)
-        print(f"live: {page.address}", flush=True)
-        return page
 
     def _summarise(self, study: Study, summary: RunSummary) -> None:
         """Print what was done, and what failed."""

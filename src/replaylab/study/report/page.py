@@ -376,13 +376,8 @@ def _csv(rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def render(name: str, **values: Any) -> str:
-    """Return a page of HTML.
-
-    Args:
-        name: of its template, without endings.
-        values: what the template takes.
-    """
+def render(**values: Any) -> str:
+    """Return the report as HTML, of the values that its template takes."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("replaylab", "study/report/templates"),
         autoescape=True,
@@ -390,7 +385,7 @@ def render(name: str, **values: Any) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template(f"{name}.html.jinja").render(
+    return environment.get_template("report.html.jinja").render(
         fonts=svg.FONTS,
         variables=palette.variables(),
         is_figure=lambda part: isinstance(part, ReportFigure),

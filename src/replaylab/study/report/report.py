@@ -25,17 +25,21 @@ if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
 
 
-def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) -> Path:
+def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True, refresh: int | None = None) -> Path:
     """Write ``report.html``, ``figures/`` and ``tables/`` into a folder and return the page's path.
 
     Args:
         study: what is reported; its own folder is only read.
         out: the folder to write to, made where it is missing; the study's own remembers with which seeds.
         figure_files: whether to write ``figures/``; moving pictures that the page links to are written all the same.
+        refresh: seconds after which browsers load the page again, while the study is running. The page is then also
+            written before there are results, and the study does not remember it.
 
     Raises:
         SpecError: the folder holds no results of these settings.
     """
+    if refresh is not None and not study.present:
+        return _write_page(out, render(spec=study.spec, refresh=refresh, summary=None))
     rows = study.results()
     curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
     if not curves:
@@ -47,8 +51,8 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         sections = [section for make in SECTIONS if (section := make(page, results))]
     summary, sections = summarized(page, results, contrast_section, sections)
     html = render(
-        "report",
         spec=study.spec,
+        refresh=refresh,
         figure_files=figure_files,
         swatches=page.swatches,
         summary=summary,
@@ -61,11 +65,17 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         parts=[list(part) for _, part in groupby(sections, lambda section: section.title)],
         methods=methods.of(study),
     )
+    path = _write_page(out, html)
+    if refresh is None and out.resolve() == study.folder.resolve() and not is_published(out):
+        earlier_reports.note(study, earlier_reports.seeds_of(curves))
+    return path
+
+
+def _write_page(out: Path, html: str) -> Path:
+    """Write the page, remove files that only the previous one linked to, and return its path."""
     path = out / "report.html"
     _remove_left_over(path, html)
     write_text(path, html)
-    if out.resolve() == study.folder.resolve() and not is_published(out):
-        earlier_reports.note(study, earlier_reports.seeds_of(curves))
     return path
 
 

@@ -176,14 +176,10 @@ function openAll(contents) {
   name();
 }
 
-function enhance(root) {
-  root.querySelectorAll("table:not(.matrix)").forEach(sortable);
-  root.querySelectorAll(".legend [data-series]").forEach(hiding);
-  root.querySelectorAll("figure").forEach(readable);
-  root.querySelectorAll(".contents").forEach(openAll);
-  showHidden();
-}
-
-enhance(document);
+document.querySelectorAll("table:not(.matrix)").forEach(sortable);
+document.querySelectorAll(".legend [data-series]").forEach(hiding);
+document.querySelectorAll("figure").forEach(readable);
+document.querySelectorAll(".contents").forEach(openAll);
+showHidden();
 addEventListener("hashchange", reveal);
 reveal();
