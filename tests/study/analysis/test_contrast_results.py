@@ -314,7 +314,7 @@ MESSAGES = [
         "block_length 1, beta 0.0, CartPole-v1 · dqn · uniform has environment CartPole-v1, learner dqn, "
         "block_length 1; add what may differ to `more` and `less`.",
     ),
-    ([DEPENDENCE | {"equivalence": 0}], "`contrasts.0.equivalence` must be greater than 0, but got 0."),
+    ([DEPENDENCE | {"equivalence": 0}], "`contrasts.0.equivalence` must be above 0, but got 0."),
     ([DEPENDENCE | {"measure": "max"}], "`contrasts.0.measure` must be 'area' or 'final', but got 'max'."),
     (
         [DEPENDENCE | {"mor": {}}],

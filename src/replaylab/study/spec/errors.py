@@ -28,8 +28,8 @@ _RULES = {
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} letters",
     "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be above {gt}",
-    "less_than": "must be below {lt}",
+    "greater_than": "must be above {gt:g}",
+    "less_than": "must be below {lt:g}",
 }
 """Pydantic's error types whose own words are about Python rather than about the file."""
 
