@@ -77,7 +77,6 @@ def test_urls_are_refused_and_nothing_is_written(tmp_path, monkeypatch, some, ur
         ["study", "run", "s3://bucket/study.toml"],
         ["study", "run", "quick", "--out", "s3://bucket/out"],
         ["study", "report", "s3://bucket/out"],
-        ["study", "compare", "s3://a/b", "s3://a/c"],
         ["train", "--save", "s3://bucket/run"],
         ["train", "--tensorboard", "gs://bucket/run"],
         ["train", "--resume", "s3://bucket/run"],

@@ -116,7 +116,7 @@ struct BoundGame {
 }  // namespace
 
 void bind_minatar(nb::module_& module) {
-    nb::class_<BoundGame>(module, "MinAtar", "The rules of one MinAtar game; see replaylab.envs.pixels.")
+    nb::class_<BoundGame>(module, "MinAtar", "The rules of one MinAtar game; see replaylab.envs.minatar.")
         .def(
             "__init__",
             [](BoundGame* self, const std::string& game) { new (self) BoundGame{rules_named(game)}; },

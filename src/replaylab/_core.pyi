@@ -405,7 +405,7 @@ class QLearners:
         """
 
 class MinAtar:
-    """The rules of one MinAtar game; see replaylab.envs.pixels."""
+    """The rules of one MinAtar game; see replaylab.envs.minatar."""
 
     def __init__(self, game: str) -> None: ...
 
