@@ -127,10 +127,10 @@ def test_end_of_run_kills_report_under_way(tmp_path, monkeypatch):
 
 
 def test_refused_run_leaves_page_of_another_one(tmp_path):
-    (tmp_path / "report.html").write_text(TAG)
+    (tmp_path / "report.html").write_text(f"{TAG}\n")
     with pytest.raises(ZeroDivisionError), LivePage(tmp_path, Notes()):
         raise ZeroDivisionError
-    assert text_of(tmp_path / "report.html") == TAG
+    assert text_of(tmp_path / "report.html") == f"{TAG}\n"
 
 
 def test_live_without_report_is_refused(tmp_path, capsys):

@@ -69,8 +69,7 @@ class StudyRun:
     """Write the report at the end."""
 
     live: bool = False
-    """Also write the report while the study runs, every 30 seconds, and open it in the browser, which loads each new
-    one."""
+    """Write the report every 30 seconds while the study runs, and open it in the browser, where it reloads itself."""
 
     dry_run: bool = False
     """Train for five seconds only, to estimate time and disk space; print the estimate and the list of runs. The exit
