@@ -1,4 +1,4 @@
-"""What a buffer holds, as buffers of Stable-Baselines3 and CleanRL show it: arrays by place and environment."""
+"""Contents of a buffer, as those of Stable-Baselines3 and CleanRL show them: arrays by place and environment."""
 
 from math import prod
 from typing import Any
@@ -22,12 +22,12 @@ def shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Return a value in the stored shape, from which its shape may differ only by axes of length 1.
 
     Raises:
-        ShapeError: Another axis differs, as in a picture (H, W, C) where (C, H, W) is stored.
+        ShapeError: Another axis differs, for example a picture (H, W, C) where (C, H, W) is stored.
     """
     array: npt.NDArray[Any] = value if type(value) is np.ndarray else np.asarray(value)
     if array.shape == shape:
         return array
-    if (*array.shape, 1) == shape:  # numbers, which have their own axis: the most frequent case
+    if (*array.shape, 1) == shape:  # scalars, stored with an axis of length 1: the most frequent case
         return array[..., None]
     if [n for n in array.shape if n != 1] != [n for n in shape if n != 1]:
         raise ShapeError(
@@ -52,7 +52,9 @@ def shaped_action(action: Any, leading: tuple[int, ...], shape: tuple[int, ...])
 
 
 class ByPlace:
-    """The attributes that those buffers have. Arrays (C / E, E, ...) are copies, zero where nothing is stored yet.
+    """Attributes that the buffers of both libraries have.
+
+    Arrays (C / E, E, ...) are copies, zero where nothing is stored yet.
 
     Attributes:
         replay: The buffer underneath.
@@ -69,7 +71,7 @@ class ByPlace:
         optimize_memory_usage: bool,
         handle_timeout_termination: bool,
     ) -> None:
-        """Keep the arguments that those buffers' constructors have."""
+        """Check and store the constructor arguments that the buffers of both libraries have."""
         self.n_envs = checked("n_envs", n_envs, whole())
         self.buffer_size = max(checked("buffer_size", buffer_size, whole()) // self.n_envs, 1)
         self.observation_space, self.action_space = observation_space, action_space
@@ -78,26 +80,26 @@ class ByPlace:
 
     @property
     def pos(self) -> int:
-        """The place of the next time step."""
+        """Place where the next time step is stored."""
         return int(self.replay.next_id) // self.n_envs % self.buffer_size
 
     @property
     def full(self) -> bool:
-        """Whether every place is taken."""
+        """Whether every place holds a time step."""
         return len(self.replay) == self.replay.capacity
 
     def size(self) -> int:
-        """Return how many time steps are stored."""
+        """Return the number of stored time steps."""
         return len(self.replay) // self.n_envs
 
     @property
     def observations(self) -> Any:
-        """Observations, or a dict of them; of stacked frames the single frames."""
+        """Observations, or a dict of them; for stacked frames, the single frames."""
         return self._by_place("obs")
 
     @property
     def next_observations(self) -> Any:
-        """What followed them."""
+        """Next observations, in the form of `observations`."""
         return self._by_place("next_obs")
 
     @property
@@ -107,16 +109,16 @@ class ByPlace:
 
     @property
     def rewards(self) -> npt.NDArray[np.float32]:
-        """Rewards, as they were given."""
+        """Rewards, as passed to `add`."""
         return np.asarray(self._by_place("reward"))
 
     @property
     def timeouts(self) -> npt.NDArray[np.float32]:
-        """Whether a time limit ended their episodes."""
+        """1 where a time limit ended the episode, else 0."""
         return np.asarray(self._by_place("truncated"), np.float32)
 
     def reset(self) -> None:
-        """Drop every stored step."""
+        """Remove every stored step."""
         self.replay.clear()
         self.replay.end_episode()
 

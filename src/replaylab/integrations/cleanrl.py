@@ -22,11 +22,11 @@ with needs("replaylab.integrations.cleanrl", "torch", " gymnasium"):
     from gymnasium import spaces
 
 FINAL = ("final_observation", "final_obs")
-"""Where Gymnasium's vector environments that reset in the same step have last observations: 0.29, and 1.x."""
+"""Keys of last observations in the ``infos`` of Gymnasium 0.29 and 1.x, with resets in the same step."""
 
 SINGLE, DOUBLE, FLAG = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
 DICTS = (dict, Mapping)
-"""Most ``infos`` are a dict, which is recognized sooner than a mapping."""
+"""Types of ``infos``. Most are a dict, which is recognized sooner than a mapping."""
 
 
 class Columns(NamedTuple):
@@ -40,7 +40,7 @@ class Columns(NamedTuple):
 
 
 class ReplayBufferSamples(Columns):
-    """A batch: the five columns that CleanRL's has, and three attributes more.
+    """A batch: the five columns of CleanRL's own batch, and three further attributes.
 
     Attributes:
         weights: Importance weights, float32 (B, 1); 1 under samplers that need no correction.
@@ -56,30 +56,30 @@ class ReplayBufferSamples(Columns):
 class ReplayBuffer(ByPlace):
     """CleanRL's buffer, with this library's samplers, transforms and storage underneath.
 
-    The first seven arguments, `add`, `sample` and what they take and return are those of
-    ``cleanrl_utils.buffers.ReplayBuffer``, so that a script runs with its import line changed. Its loop passes
-    ``terminations`` only; that a time limit ended an episode is read from ``infos``, so that n-step returns never look
-    over it. What is not said there can be said: ``add(..., truncated=truncations)``.
+    The first seven arguments, and the arguments and results of `add` and `sample`, are those of
+    ``cleanrl_utils.buffers.ReplayBuffer``, so a script runs after changing its import line. Its loop passes only
+    ``terminations``. The buffer reads truncation by a time limit from ``infos``, so that n-step returns never cross an
+    episode's end. If ``infos`` does not report it, call ``add(..., truncated=truncations)``.
 
     Args:
-        buffer_size: C, over all environments.
-        observation_space: Of one environment: Box, Discrete, MultiDiscrete or MultiBinary.
-        action_space: Of one environment, likewise.
-        device: Where batches go; "auto": CUDA if there is any.
+        buffer_size: C, the capacity over all environments.
+        observation_space: Space of one environment: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: Space of one environment, of the same kinds.
+        device: Device of the batches; "auto": CUDA if available.
         n_envs: E.
-        optimize_memory_usage: Do not store next observations but find them in the row that follows, and keep those that
-            are in none; nothing is lost, and nothing else is excluded.
-        handle_timeout_termination: Whether ``infos``, where it is a list of dicts, says by "TimeLimit.truncated" which
-            of the `done` are time limits.
-        sampler: What to draw.
-        transforms: What a drawn step becomes: `NStep`, whose ``discounts`` then take the place of γ in the script's
-            target; and `FrameStack` (with ``stacked_input=True``), which stores frames once.
-        autoreset: None: every step given is a transition; one that looks as if environments reset themselves in the
-            step after an episode's end is refused. "disabled": every step is one, whatever it looks like. "next_step":
+        optimize_memory_usage: Find next observations in the row that follows instead of storing them. Those that are in
+            no row are stored separately, so nothing is lost, and every other option can be used.
+        handle_timeout_termination: Whether "TimeLimit.truncated" in ``infos``, if it is a list of dicts, marks which of
+            the `done` are truncations.
+        sampler: Sampler of the batches.
+        transforms: Transforms of the drawn steps: `NStep`, whose ``discounts`` then replace γ in the script's target;
+            and `FrameStack` (with ``stacked_input=True``), which stores each frame once.
+        autoreset: None: every step is a transition; a step that looks as if an environment reset itself after an
+            episode's end raises `ConfigError`. "disabled": every step is a transition, without this check. "next_step":
             environments reset themselves in the step after an episode's end, Gymnasium 1.x's default, and that step is
-            left out; where neither ``infos`` nor `truncated` says that an episode was cut off, its reset is not seen.
-        storage: Where rows are; see `replaylab.ReplayBuffer`.
-        seed: Of the draws; None: one number of NumPy's global generator, which the scripts seed.
+            left out. If neither ``infos`` nor `truncated` reports a truncation, the reset after it is not recognized.
+        storage: Storage of the rows; see `replaylab.ReplayBuffer`.
+        seed: Seed of the draws; None: a number from NumPy's global generator, which the scripts seed.
 
     Attributes:
         replay: The `replaylab.ReplayBuffer` underneath.
@@ -144,11 +144,11 @@ class ReplayBuffer(ByPlace):
 
     @property
     def dones(self) -> npt.NDArray[np.float32]:
-        """Where episodes terminated, (C/E, E); a copy."""
+        """1 where the episode terminated, else 0."""
         return np.asarray(self._by_place("terminated"), np.float32)
 
     def reset(self) -> None:
-        """Drop every stored step."""
+        """Remove every stored step."""
         super().reset()
         self._unexplained = None
 
@@ -166,22 +166,22 @@ class ReplayBuffer(ByPlace):
 
         Args:
             obs: (E, ...).
-            next_obs: What the action led to; where ``infos`` has an episode's last observation, it is that.
+            next_obs: (E, ...). An episode's last observation in ``infos`` takes precedence.
             action: (E, ...).
             reward: (E,).
             done: Whether the episode terminated (E,); with a list of ``infos``, whether it ended.
             infos: What the vector environment returned; or a list of dicts, one an environment.
-            truncated: Whether the episode was cut off (E,), in addition to what ``infos`` says.
+            truncated: Whether the episode was truncated (E,), in addition to the truncations in ``infos``.
 
         Raises:
-            ConfigError: The environments seem to reset themselves in the next step, and `autoreset` does not report it.
-                Or they do so in the step that ends an episode, and it says the other.
+            ConfigError: The environments seem to reset themselves in the step after an episode's end, but `autoreset`
+                is None. Or they do so in the step that ends an episode, but `autoreset` is "next_step".
             ShapeError, DtypeError: A value does not fit the spaces.
         """
         before, after = shaped("obs", obs, self._obs_rows), shaped("next_obs", next_obs, self._obs_rows)
         rewards = shaped("reward", reward, self._env_rows)
         # Doubles for single precision are rounded here, as by CleanRL's buffer: rewards of vector environments, and
-        # MuJoCo's observations, of which its scripts ask for float32. The buffer converts or refuses everything else.
+        # MuJoCo's observations, for which its scripts request float32. The buffer converts or refuses everything else.
         if self._single_obs and before.dtype == DOUBLE:
             before = before.astype(SINGLE)
         if self._single_obs and after.dtype == DOUBLE:
@@ -200,7 +200,7 @@ class ReplayBuffer(ByPlace):
         elif infos or truncated is not None:
             after, final_mask = self._with_final(after, infos)
             masks = [] if final_mask is None else [final_mask]
-            masks += [self._mask(infos["_episode"])] if _tells_returns(infos) else []
+            masks += [self._mask(infos["_episode"])] if _has_episode_statistics(infos) else []
             cut_off = np.logical_or.reduce([cut_off, *masks]) & ~ended
         if self._unexplained is not None:
             self._check_resets(before, rewards, ended, *self._unexplained)
@@ -228,11 +228,11 @@ class ReplayBuffer(ByPlace):
 
         Args:
             batch_size: B.
-            progress: Training progress in [0, 1], such as ``global_step / args.total_timesteps``, for numbers of the
-                sampler that change over the run (β).
+            progress: Training progress in [0, 1], such as ``global_step / args.total_timesteps``, for the sampler's
+                schedules (β).
 
         Raises:
-            EmptyBufferError: Too little is stored.
+            EmptyBufferError: Too few steps are stored.
             ConfigError: `progress` is out of its range.
         """
         batch = self.replay.sample(batch_size, progress=progress)
@@ -256,7 +256,7 @@ class ReplayBuffer(ByPlace):
             td_error: δ of its rows, of any sign: a tensor or an array (B,) or (B, 1).
 
         Returns:
-            How many of the steps were still stored; for the others nothing changes.
+            The number of these steps that are still stored; for the others nothing changes.
 
         Raises:
             PriorityError: A value is NaN or infinite; nothing is changed.
@@ -343,7 +343,7 @@ class ReplayBuffer(ByPlace):
             )
 
 
-def _tells_returns(infos: Mapping[str, Any]) -> bool:
+def _has_episode_statistics(infos: Mapping[str, Any]) -> bool:
     """Whether ``infos`` has the episode statistics of `RecordEpisodeStatistics`, and not another value of its key."""
     episode = infos.get("episode")
     return "_episode" in infos and isinstance(episode, Mapping) and {"r", "l"} <= episode.keys()

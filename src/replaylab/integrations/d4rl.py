@@ -1,4 +1,4 @@
-"""Episodes from the arrays of offline data sets, as D4RL and OGBench have them; needs only NumPy."""
+"""Episodes from the arrays of offline data sets, in the formats of D4RL and OGBench; needs only NumPy."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -26,26 +26,26 @@ def episodes(
 ) -> Iterator[dict[str, Any]]:
     """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
 
-    What the last action of an episode led to is missing in data without ``next_observations``. If the task ended there,
-    no target needs it, and the last observation stands in for it. If the episode was cut off, or the data end, that
-    step is left out, and the one before it is truncated: its next observation is known. Where ``next_observations`` are
-    there, every step is kept (a row that is not valid is none), and an episode also ends where the next row does not
-    begin with them (where somebody left rows out).
+    Without ``next_observations``, the next observation of an episode's last step is missing. If the episode terminated,
+    no target needs it, and the last observation is repeated. If the episode was truncated, or the data end, this step
+    is left out, and the previous step is truncated, since its next observation is known. With ``next_observations``,
+    every valid row is kept as a step. An episode then also ends where the next row's observation
+    differs from them, for example because rows were left out.
 
     Args:
-        arrays: ``observations`` (N, ...), ``terminals`` (N,), and if there are any ``actions``, ``rewards``,
-            ``next_observations``, ``timeouts``, ``masks``, ``valids``; an opened HDF5 file will do. Those of one
-            number a step may be (N, 1), as some files have them.
-        terminals: What they say: "terminated", the task ended there, as in D4RL; or "ends", the trajectory is over, as
-            in OGBench, where ``masks`` of 0 say that the task ended. None: as in OGBench with ``masks`` or ``valids``,
-            as in D4RL with ``timeouts``.
-        extra: More fields of a step: the field's name → the array's, such as ``{"qpos": "infos/qpos"}``.
+        arrays: ``observations`` (N, ...), ``terminals`` (N,), and optionally ``actions``, ``rewards``,
+            ``next_observations``, ``timeouts``, ``masks``, ``valids``. An opened HDF5 file works, too. Arrays with one
+            number a step may have shape (N, 1).
+        terminals: Meaning of ``terminals``. "terminated": the task ended, as in D4RL. "ends": the trajectory ended, as
+            in OGBench, where ``masks`` of 0 mark termination. None: as in OGBench with ``masks`` or ``valids``, as in
+            D4RL with ``timeouts``.
+        extra: More fields of a step: the field's name → the array's name, such as ``{"qpos": "infos/qpos"}``.
 
     Raises:
-        FieldError: An array is missing, or `extra` names a field that is there.
-        ShapeError: The arrays' lengths differ, observations have two shapes, or one of one number a step is neither
-            (N,) nor (N, 1).
-        ConfigError: Nothing tells what ``terminals`` say, and it is not given.
+        FieldError: An array is missing, or `extra` names a field that every episode has.
+        ShapeError: The arrays' lengths differ, observations have two shapes, or an array with one number a step is
+            neither (N,) nor (N, 1).
+        ConfigError: The meaning of ``terminals`` is not passed, and the arrays do not show it.
 
     Example:
         >>> arrays = {"observations": np.arange(5.0), "terminals": [0, 1, 0, 0, 0], "timeouts": [0, 0, 0, 0, 1]}
@@ -102,7 +102,7 @@ def _ends(read: Mapping[str, Any], terminals: str | None) -> tuple[npt.NDArray[n
     if terminals is None:
         if not {"masks", "valids", "timeouts"} & flags.keys():
             raise ConfigError(
-                "the data set does not tell whether `terminals` are ends of the task or of the recording; pass "
+                "the data set does not show whether `terminals` are ends of the task or of the recording; pass "
                 'terminals="terminated" (D4RL: no bootstrap there) or terminals="ends" (OGBench: bootstrap)'
             )
         terminals = "ends" if {"masks", "valids"} & flags.keys() else "terminated"

@@ -9,19 +9,21 @@ import numpy.typing as npt
 Slots = npt.NDArray[np.int64]
 
 KEPT = 64
-"""The most batches whose feedback may be pending at the same time."""
+"""Largest number of batches whose feedback may be pending at the same time."""
 
 
 class DrawnSteps:
     """The ids of the steps that were drawn from slots.
 
-    Feedback arrives for slots. It belongs to the steps drawn from them, and is dropped if these were overwritten:
+    Feedback arrives by slot. It belongs to the steps drawn from the slots, and is dropped if these were overwritten:
 
-    * the slots of a batch drawn lately, one by one: the ids of that batch, however often its slots were written to or
-      drawn since; likewise those of a part of it, as they follow one another there, unless they are those stored last;
-    * else the slots stored last, if no feedback has come since: the new steps, whose first priorities these are, even
-      where a thread has drawn batches ahead meanwhile;
-    * else, slot by slot, the step last drawn from it, or the one that lies there if none ever was.
+    * If the slots are those of a recent batch, in the same order, it belongs to the ids of that batch, however often
+      the slots were written or drawn since. The same holds for a contiguous part of a batch, unless its slots are those
+      stored last.
+    * If the slots are those stored last, and no feedback has arrived since, it belongs to the new steps and sets their
+      first priorities, even if a thread has drawn batches ahead meanwhile.
+    * Otherwise, for each slot, it belongs to the step last drawn from it, or to the step stored there if none was
+      drawn.
 
     Args:
         capacity: C.
@@ -71,11 +73,11 @@ class DrawnSteps:
         return None
 
     def clear(self) -> None:
-        """Drop all records."""
+        """Remove all records."""
         self.__init__(len(self._drawn))  # type: ignore[misc]
 
     def arrays(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Return all records, to be saved."""
+        """Return all records, for saving."""
         none = np.zeros(0, np.int64)
         return {
             "drawn": self._drawn.copy(),

@@ -1,4 +1,4 @@
-"""Episodes from the frames of a LeRobot data set; needs only NumPy, and LeRobot only to read one from disk."""
+"""Episodes from the frames of a LeRobot data set. Needs only NumPy; reading a data set from disk needs LeRobot."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -15,10 +15,10 @@ from replaylab.integrations.d4rl import check_one_length
 from replaylab.trees import nest
 
 OBS = "observation"
-"""How the names of observations begin."""
+"""First part of the names of observations."""
 
 STEPS = {"action": "action", "reward": "next.reward"}
-"""Fields of a step, and what they are called there; either may be missing."""
+"""Fields of a step, and their names in LeRobot; either may be missing."""
 
 FLAGS = ("next.done", "next.truncated")
 NUMBERS = ("episode_index", "frame_index")
@@ -33,25 +33,26 @@ def episodes(
 ) -> Iterator[dict[str, Any]]:
     """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
 
-    Observations are nested by the dots in their names: ``observation.images.top`` is ``obs["images"]["top"]``. Nothing
-    crosses an episode; one ends, too, where ``next.truncated`` reports it.
+    Observations are nested by the dots in their names: ``observation.images.top`` is ``obs["images"]["top"]``. An
+    episode also ends where ``next.truncated`` is true.
 
-    What the last action of an episode led to is in no frame. If the task ended there, no target needs it, and the last
-    observation stands in for it. If the episode was cut off, that frame gives its observation alone, and the step
-    before it is truncated.
+    No frame holds the next observation of an episode's last step. If the episode terminated, no target needs it, and
+    the last observation is repeated. If the episode was truncated, only the observation of its last frame is used, and
+    the previous step is truncated.
 
     Args:
         frames: A ``LeRobotDataset``, or other frames one by one, in order: mappings with ``observation.*``,
-            ``episode_index``, and if there are any ``frame_index``, ``action``, ``next.reward``, ``next.done``,
-            ``next.truncated``. Or a table of them: name → array (N, ...), or an array (N,) of equally shaped arrays; a
-            DataFrame; a table of pyarrow's, as ``pyarrow.parquet.read_table`` returns; a relation of DuckDB's. Other
-            columns, and text, are left out.
-        done: What ``next.done`` says where there is no ``next.truncated``: that the task ended, as in LeRobot's own
-            buffer, or that the recording did.
+            ``episode_index``, and optionally ``frame_index``, ``action``, ``next.reward``, ``next.done``,
+            ``next.truncated``. Or a table of frames: a mapping of names to arrays (N, ...), or to arrays (N,) of
+            equally shaped arrays; a DataFrame; a pyarrow table, as ``pyarrow.parquet.read_table`` returns; a DuckDB
+            relation. Other columns, and text, are left out.
+        done: Meaning of ``next.done`` if there is no ``next.truncated``: "terminated", the task ended, as in LeRobot's
+            own buffer; or "truncated", the recording ended.
         pictures: "uint8": camera pictures (``observation.image`` and ``observation.images.*`` of two or more axes)
-            become again what cameras give, from whole 255ths in floats, as LeRobot hands them out: a quarter of the
-            memory, and 255 times the numbers. None: every value stays as it is.
-        extra: More fields of a step: the field's name → the frame's, as in ``{"helped": "complementary_info.helped"}``.
+            are converted back to uint8, from the floats that LeRobot returns, which must be multiples of 1/255. They
+            take a quarter of the memory, and their numbers are 255 times as large. None: every value is unchanged.
+        extra: More fields of a step: the field's name → the name in a frame, as
+            in ``{"helped": "complementary_info.helped"}``.
 
     Raises:
         FieldError: A frame has no ``observation.*``, no ``episode_index``, or other names than the first one.
@@ -102,7 +103,7 @@ def _columns(table: Any) -> Mapping[str, Any] | None:
 
 
 def _frames(value: Any) -> Iterable[Any]:
-    """Frames one by one; a data set that has only places and a length is taken place by place."""
+    """Return the frames one by one; a data set that has only indexing and a length is read by index."""
     if isinstance(value, str | bytes) or not (isinstance(value, Iterable) or hasattr(value, "__getitem__")):
         raise InvalidArgument("frames, each a mapping of names to values, or a table of them")
     return (value[i] for i in range(len(value))) if hasattr(value, "__getitem__") else value

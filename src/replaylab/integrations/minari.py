@@ -1,4 +1,4 @@
-"""Minari's data sets: in, and out, without loss."""
+"""Reading and writing of Minari's data sets, without loss."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -21,13 +21,13 @@ ATTRIBUTES = {
     "terminations": "terminated",
     "truncations": "truncated",
 }
-"""What an episode of theirs holds, and what it is called here."""
+"""Attributes of Minari's episodes, and the names of the fields here."""
 
 
 def episodes(dataset: MinariDataset | Iterable[EpisodeData]) -> Iterator[dict[str, Any]]:
     """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
 
-    Arrays keep their dtypes, Dict and Tuple spaces their nesting. What ``infos`` hold is left out.
+    Arrays keep their dtypes, and Dict and Tuple spaces their nesting. ``infos`` are left out.
 
     Args:
         dataset: A data set, or some of its episodes, such as ``dataset.filter_episodes(...)`` or
@@ -48,15 +48,15 @@ def episodes(dataset: MinariDataset | Iterable[EpisodeData]) -> Iterator[dict[st
 
 
 def create_dataset(buffer: ReplayBuffer, dataset_id: str, **options: Any) -> MinariDataset:
-    """Write what a buffer holds as a new data set of Minari's, without loss, and return it.
+    """Write the contents of a buffer as a new Minari data set, without loss, and return it.
 
     Args:
-        buffer: Its fields are obs, action, reward, next_obs, terminated and truncated; others have no place there, and
-            are left out. See `ReplayBuffer.episodes` for where episodes end.
-        dataset_id: Such as "cartpole/mine-v0".
-        **options: Of ``minari.create_dataset_from_buffers``: ``env``, or ``observation_space`` and ``action_space``;
-            ``algorithm_name``, ``author``, ``data_format``, ... Pictures are stored as they are, unless
-            ``jpeg_encoding=True``, which loses some.
+        buffer: A buffer with the fields obs, action, reward, next_obs, terminated and truncated. Other fields are left
+            out, since Minari's episodes cannot hold them. See `ReplayBuffer.episodes` for where episodes end.
+        dataset_id: Name of the data set, such as "cartpole/mine-v0".
+        **options: Options of ``minari.create_dataset_from_buffers``: ``env``, or ``observation_space`` and
+            ``action_space``; ``algorithm_name``, ``author``, ``data_format``, ... Pictures are stored without loss,
+            unless ``jpeg_encoding=True``.
 
     Raises:
         FieldError: A field is missing.

@@ -1,4 +1,4 @@
-"""Draws and feedback for libraries that store the rows and know them by their slots."""
+"""Draws and feedback for libraries that store the rows themselves and identify them by slot."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from replaylab.replay import Batch, Priorities, Schedules
 
 
 class SlotSampler:
-    """`Priorities`, the steps that were drawn from its slots, and how far the run is.
+    """`Priorities`, with the steps drawn from their slots and the training progress.
 
     Args:
-        priorities: Which steps are there.
-        total_batches: Batches in the whole run; None: `progress` is set by hand.
+        priorities: Priorities of the stored steps.
+        total_batches: Batches in the complete run; None: `progress` is set by hand.
 
     Attributes:
-        priorities: As given.
-        progress: Training progress in [0, 1], where it is set by hand.
+        priorities: The argument.
+        progress: Training progress in [0, 1], if it is set by hand; else None.
 
     Raises:
         ConfigError: `total_batches` is not a number of at least 1.
@@ -40,7 +40,7 @@ class SlotSampler:
 
         Raises:
             ConfigError: `progress` is not in [0, 1].
-            EmptyBufferError: Too few steps are there.
+            EmptyBufferError: Too few steps are stored.
         """
         progress = self.progress if self._total is None else min(1.0, self._batches / self._total)
         batch = self.priorities.sample(batch_size, progress=self._schedules.progress(progress))
@@ -49,19 +49,19 @@ class SlotSampler:
         return batch
 
     def stored(self, slots: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> None:
-        """Take note that these new steps are in these slots."""
+        """Record that these new steps are stored in these slots."""
         self._drawn.stored(slots, ids)
 
     def shown(self, slots: npt.NDArray[np.int64]) -> None:
-        """Take note that the steps which lie in these slots were handed out: feedback is for them."""
+        """Record that the steps in these slots were returned without being drawn, so that feedback belongs to them."""
         self._drawn.shown(slots)
 
     def feed(self, slots: npt.NDArray[np.int64], errors: npt.NDArray[np.float64]) -> None:
-        """Feed errors (n,) back for the steps that slots (n,) meant when they were drawn; of −∞ none.
+        """Feed errors (n,) back for the steps that slots (n,) held when they were drawn; errors of −∞ are skipped.
 
         Raises:
-            ShapeError: They do not fit each other.
-            ConfigError: There is no such slot.
+            ShapeError: The numbers of errors and slots differ.
+            ConfigError: A slot is not below the capacity.
             PriorityError: An error is NaN or infinite; nothing is changed.
         """
         if errors.shape != slots.shape:
@@ -73,33 +73,33 @@ class SlotSampler:
             self.priorities.update_priorities(ids[has_error], errors[has_error])
 
     def clear(self) -> None:
-        """Drop every step."""
+        """Remove every step."""
         self.priorities.clear()
         self._drawn.clear()
 
     def state(self) -> dict[str, Any]:
-        """Return all but the priorities, to be saved."""
+        """Return everything except the priorities, for saving."""
         return {"drawn": self._drawn.arrays(), "batches": self._batches, "progress": self.progress}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Restore what `state` returned."""
         self._drawn.restore(state["drawn"])
         self._batches, self.progress = state["batches"], state["progress"]
 
 
 class FollowsProgress:
-    """What has a `SlotSampler` below, with its priorities and its progress."""
+    """A mixin for classes that draw by a `SlotSampler`: its priorities and its progress."""
 
     _slots: SlotSampler
 
     @property
     def priorities(self) -> Priorities:
-        """What says which rows to draw, with all that it can be asked: sampling distributions, figures, counts."""
+        """Priorities of the rows, which also return sampling probabilities, figures and counts."""
         return self._slots.priorities
 
     @property
     def progress(self) -> float | None:
-        """Training progress in [0, 1], as you set it."""
+        """Training progress in [0, 1], as you set it; None before that."""
         return self._slots.progress
 
     @progress.setter

@@ -16,24 +16,26 @@ with needs("replaylab.integrations.tianshou", "tianshou"):
 
 
 class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
-    """Tianshou's prioritized vector buffer, drawing by any sampler of the compiled core.
+    """Tianshou's prioritized vector buffer with any sampler of the compiled core.
 
-    It stores, stacks and looks up n steps as Tianshou's own. A batch's ``weight`` are the sampler's importance weights,
-    and what an algorithm leaves there goes back as the rows' errors; for rows overwritten since it changes nothing.
+    It stores rows, stacks frames and looks up n-step returns as Tianshou's buffer does. ``weight`` of a batch holds the
+    sampler's importance weights. The errors that an algorithm writes there are fed back for the rows; feedback for rows
+    that were overwritten since changes nothing.
 
     Args:
-        total_size: Rows of all environments together; rounded up to a multiple of `buffer_num`.
-        buffer_num: Environments.
-        sampler: What to draw. Not one written in Python (`LaBER`, `CustomSampler`). One that goes by age or episodes
-            needs all environments in each `add`, as in collecting by steps.
-        total_batches: Batches in the whole run: schedules (β) then follow their count. None: they follow `progress`,
-            which you set.
+        total_size: Capacity over all environments, in rows; rounded up to a multiple of `buffer_num`.
+        buffer_num: Number of environments.
+        sampler: Sampler of the batches, except those written in Python (`LaBER`, `CustomSampler`). A sampler that draws
+            by age or by episodes needs all environments in each `add`, as in collecting by steps.
+        total_batches: Batches in the complete run; schedules (β) then follow the number of batches drawn. None: they
+            follow `progress`, which you set.
         seed: Seed of the sampler's random stream; None: fresh entropy.
-        **options: Tianshou's: ``stack_num``, ``ignore_obs_next``, ``save_only_last_obs``, ``random_seed``.
+        **options: Options of Tianshou's buffer: ``stack_num``, ``ignore_obs_next``, ``save_only_last_obs``,
+            ``random_seed``.
 
     Raises:
-        ConfigError: An option is out of its range, or one of the other class's: ``alpha``, ``beta``, ``weight_norm``
-            are the sampler's, and ``sample_avail`` would be another sampling distribution.
+        ConfigError: An option is out of its range, or is one of those that the sampler replaces: ``alpha``, ``beta``,
+            ``weight_norm`` and ``sample_avail``.
 
     Example:
         >>> from tianshou.data import Batch
@@ -62,12 +64,12 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         for name in ("alpha", "beta", "weight_norm", "sample_avail"):
             if name in options:
                 raise ConfigError(
-                    f"`{name}` is not taken, as the sampler says what is drawn and how it is weighted; leave it out, "
+                    f"`{name}` is not taken, as the sampler determines draws and weights; leave it out, "
                     "or pass it to the sampler, as in Prioritized(alpha=0.6, beta=0.4)"
                 )
         checked("sampler", sampler, instance(Sampler, "a Sampler such as RankBased()"))
         super().__init__(total_size, buffer_num, alpha=1.0, beta=1.0, **options)
-        del self.weight  # the trees of the class above
+        del self.weight  # the trees of the base class
         self._weight_norm = False
         self._in_step = sampler.needs_order or sampler.needs_episodes
         if self._in_step:
@@ -81,7 +83,7 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         """Add one step of each of these environments, as Tianshou's buffer does.
 
         Raises:
-            ConfigError: The sampler goes by age or episodes, and some environments are left out.
+            ConfigError: The sampler draws by age or by episodes, but some environments are left out.
         """
         every = buffer_ids is None or np.array_equal(buffer_ids, np.arange(self.buffer_num))
         if self._in_step and not every:
@@ -93,7 +95,7 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         return super().add(batch, buffer_ids)
 
     def init_weight(self, index: Any) -> None:
-        """Take note of new rows."""
+        """Record new rows."""
         index = np.asarray(index, np.int64)
         if self._in_step:
             ids = self.priorities.add(terminated=self.terminated[index], truncated=self.truncated[index])
@@ -103,11 +105,11 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         self._weights[index] = 1.0
 
     def sample_indices(self, batch_size: int | None) -> npt.NDArray[np.int64]:
-        """Draw rows; all there are for 0 or None.
+        """Draw rows; return all stored rows for 0 or None.
 
         Raises:
             ConfigError: `progress` is not in [0, 1].
-            EmptyBufferError: Too few rows are there.
+            EmptyBufferError: Too few rows are stored.
         """
         if batch_size is None or batch_size <= 0:
             indices: npt.NDArray[np.int64] = super().sample_indices(batch_size)
@@ -119,36 +121,36 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         return indices
 
     def get_weight(self, index: Any) -> Any:
-        """Return the weights that rows were last drawn with; 1 for those that never were."""
+        """Return the weights with which rows were last drawn; 1 for rows that were never drawn."""
         return self._weights[index]
 
     def update_weight(self, index: Any, new_weight: Any) -> None:
-        """Feed errors back for rows as they were drawn; for those overwritten since it changes nothing.
+        """Feed errors back for drawn rows; feedback for rows that were overwritten since changes nothing.
 
         Args:
             index: int (n,).
             new_weight: Errors (n,), of any sign.
 
         Raises:
-            ShapeError: They do not fit each other.
+            ShapeError: `index` and `new_weight` have different lengths.
             PriorityError: An error is NaN or infinite; nothing is changed.
         """
         errors = np.asarray(to_numpy(new_weight), np.float64).reshape(-1)
         self._slots.feed(self._slot_of(np.asarray(index, np.int64).reshape(-1)), errors)
 
     def set_beta(self, beta: float) -> None:
-        """Refused: β is the sampler's.
+        """Raise an error, since β is an option of the sampler.
 
         Raises:
             ConfigError: Always.
         """
         raise ConfigError(
-            f"β cannot be set to {beta!r} here: it is the sampler's, as in Prioritized(beta=Linear(0.4, 1.0)), and "
-            "follows total_batches=... or the buffer's `progress`"
+            f"β cannot be set to {beta!r} here: it is an option of the sampler, as in "
+            "Prioritized(beta=Linear(0.4, 1.0)), and follows total_batches=... or the buffer's `progress`"
         )
 
     def reset(self, keep_statistics: bool = False) -> None:
-        """Drop every row, as Tianshou's buffer does."""
+        """Remove every row, as Tianshou's buffer does."""
         super().reset(keep_statistics)
         self._slots.clear()
         self._weights[:] = 1.0

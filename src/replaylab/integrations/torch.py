@@ -23,25 +23,25 @@ IN_WORKER = (
 class ReplayDataset(ReplayStream, IterableDataset[Batch]):
     """A `ReplayStream` for PyTorch's data loaders.
 
-    Its items are batches already, so: ``DataLoader(dataset, batch_size=None)``, which turns them into tensors. In
-    worker processes each worker has its own memory, of every ``num_workers``-th item of the source, and its own random
-    stream; priorities cannot be fed back to it. A buffer that was given, or that holds steps
-    already, lives in the main process and is therefore refused there.
+    Its items are batches already: write ``DataLoader(dataset, batch_size=None)``, which converts them to tensors. With
+    worker processes, each worker has its own buffer, filled with every ``num_workers``-th item of the source, and its
+    own random stream. Priorities cannot be fed back to the buffers of workers. A buffer that you pass, or that already
+    holds steps, lives in the main process, so worker processes refuse it.
 
     Args:
-        source: As for `ReplayStream`; with worker processes it must give each of them the same items, and with the
-            "spawn" start method be picklable.
-        buffer: A buffer, or a capacity, which is of each worker's memory.
+        source: As for `ReplayStream`. With worker processes, it must yield the same items in each of them, and be
+            picklable with the "spawn" start method.
+        buffer: A buffer, or a capacity; with worker processes, the capacity of each worker's buffer.
         batch_size: B.
         warmup: As for `ReplayStream`, in each worker.
         progress: As for `ReplayStream`.
         seed: As for `ReplayStream`; every worker has its own stream from it.
         sampler: As for `ReplayStream`.
         names: As for `ReplayStream`.
-        shard: Whether to deal the items out to the workers; False: the source does it itself.
+        shard: Whether to distribute the items over the workers; False: the source does so itself.
 
     Raises:
-        ConfigError: An option is out of its range; or, from the data loader, a buffer came into a worker.
+        ConfigError: An option is out of its range; or, from the data loader, a worker process received a buffer.
 
     Example:
         >>> from torch.utils.data import DataLoader
@@ -67,10 +67,10 @@ class ReplayDataset(ReplayStream, IterableDataset[Batch]):
             source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed, sampler=sampler, names=names
         )
         self._shard = checked("shard", shard, flag)
-        self._home: int | None = None  # the worker whose memory this is
+        self._home: int | None = None  # the worker whose buffer this is
 
     def __len__(self) -> int:
-        """Raise TypeError: a data loader would take the steps stored for the number of batches; see `size`."""
+        """Raise TypeError: a data loader would use the number of stored steps as the number of batches; see `size`."""
         raise TypeError("a ReplayDataset has as many batches as its source gives; `size` counts the stored steps")
 
     def _items(self) -> Iterable[Any]:

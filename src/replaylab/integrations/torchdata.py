@@ -17,10 +17,10 @@ with needs("replaylab.integrations.torchdata", "data"):
 class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchdata has no type marker
     """A `ReplayStream` as a `torchdata.nodes.BaseNode`.
 
-    Its state is the source's, the memory with its priorities and random streams, and the counters: restored, the
-    pipeline continues exactly as the saved one would have. ``reset()`` without a state starts the source again and
-    keeps the memory, as a second epoch should. Nodes that save their source's state after each item, such as
-    `Prefetcher`, need a large ``snapshot_frequency`` here.
+    Its state consists of the source's state, the buffer with its priorities and random streams, and the counters. A
+    restored pipeline continues exactly as the saved one would have. ``reset()`` without a state starts the source again
+    and keeps the buffer, for a second epoch. Nodes that save their source's state after each item, such as
+    `Prefetcher`, need a large ``snapshot_frequency``.
 
     Args:
         source: A node, or any iterable; as for `ReplayStream`.
@@ -31,8 +31,8 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         seed: As for `ReplayStream`.
         sampler: As for `ReplayStream`.
         names: As for `ReplayStream`.
-        folder: Where to save the memory when the state is asked for; the state then says only where it is, and only
-            the latest can be restored. None: the state holds the memory itself, as bytes.
+        folder: Folder in which the buffer is saved by each `get_state`. The state then holds only the folder's path,
+            and only the latest state can be restored. None: the state holds the buffer itself, as bytes.
 
     Raises:
         ConfigError: An option is out of its range.
@@ -63,10 +63,10 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         )
         self._node: BaseNode[Any] = source if isinstance(source, BaseNode) else IterableWrapper(source)
         self._folder = checked("folder", folder, optional(place("a folder")))
-        self._pending: deque[Mapping[str, Any]] = deque()  # steps of a list that is not used up
+        self._pending: deque[Mapping[str, Any]] = deque()  # steps of the source's current item that were not added yet
 
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
-        """Start the source again, or go back to a state.
+        """Start the source again, or restore a state.
 
         Raises:
             SnapshotError: See `ReplayStream.restore`.
@@ -81,7 +81,7 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         self._pending.extend(deepcopy(initial_state["pending"]))
 
     def next(self) -> Batch:
-        """Take steps until there is a batch, and return it."""
+        """Take steps from the source until there is a batch, and return it."""
         while True:
             while not self._pending:
                 self._pending.extend(self.steps_of(next(self._node)))

@@ -19,28 +19,28 @@ with needs("replaylab.integrations.torchrl", "torchrl"):
 
 FILE = "replaylab.pt"
 AS_NEW = -np.inf
-"""The priority by which TorchRL says that a row is as new ones are, which those it is notified of are anyway."""
+"""Priority by which TorchRL marks a row as new; it changes nothing, since rows that are written are new anyway."""
 
 
 class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[misc] # TorchRL feeds back to samplers of this class alone
     """Any sampler of the compiled core, for TorchRL's replay buffers.
 
     It draws rows of a storage that is written to in turn (`RoundRobinWriter`, the default): tensors, memory maps or
-    lists. Draws have ``priority_weight``, which TorchRL's losses multiply by, and ``replay_id``. Feedback for rows that
+    lists. Draws have ``priority_weight``, by which TorchRL's losses multiply, and ``replay_id``. Feedback for rows that
     were overwritten since they were drawn changes nothing.
 
     Args:
         capacity: N, the storage's ``max_size``.
-        sampler: What to draw. Not one that needs rows or episodes (`LaBER`, `CustomSampler`, `EpisodeEnds`).
+        sampler: Sampler of the rows, except those that need rows or episodes (`LaBER`, `CustomSampler`, `EpisodeEnds`).
         transform: "sqrt" for losses that write the squared error as their ``td_error`` (DQN, TD3, DDPG); None for
             those that write the error itself (SAC).
-        total_batches: Batches in the whole run: schedules (β) then follow their count. None: they follow `progress`,
-            which you set.
-        reduction: How TorchRL makes one number of a row's several errors: "max", "min", "mean" or "median".
+        total_batches: Batches in the complete run; schedules (β) then follow the number of batches drawn. None: they
+            follow `progress`, which you set.
+        reduction: TorchRL's reduction of a row's several errors to one: "max", "min", "mean" or "median".
         seed: Seed of its random stream, the only one it draws from; None: fresh entropy.
 
     Raises:
-        ConfigError: An argument is out of its range, or the sampler needs what TorchRL does not tell.
+        ConfigError: An argument is out of its range, or the sampler needs information that TorchRL does not pass on.
 
     Example:
         >>> import torch
@@ -67,8 +67,8 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         checked("sampler", sampler, instance(Sampler, "a Sampler such as RankBased()"))
         if sampler.needs_episodes and sampler.in_core:
             raise ConfigError(
-                f"{type(sampler).__name__} goes by episodes, of which TorchRL tells its samplers nothing; use one such "
-                "as RankBased"
+                f"{type(sampler).__name__} goes by episodes, which TorchRL does not pass to its "
+                "samplers; use one such as RankBased"
             )
         self._squared = checked("transform", transform, optional(one_of("sqrt"))) is not None
         self.reduction = checked("reduction", reduction, one_of("max", "min", "mean", "median"))
@@ -81,12 +81,12 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
 
     @property
     def device(self) -> torch.device:
-        """Where it draws: the CPU."""
+        """Device of the draws: the CPU."""
         return torch.device("cpu")
 
     @property
     def default_priority(self) -> float:
-        """What is to be fed back for a row that is as new ones are."""
+        """Priority to feed back for a row that counts as new."""
         return AS_NEW
 
     def sample(self, storage: Any, batch_size: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -96,8 +96,9 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
             Their slots, int64 (B,), and ``priority_weight`` float32 (B,), ``replay_id`` int64 (B,).
 
         Raises:
-            ConfigError: The storage holds rows of which the sampler was not told, or `progress` is not in [0, 1].
-            EmptyBufferError: It holds too few.
+            ConfigError: The storage holds rows that were not added through the sampler's buffer, or `progress` is not
+                in [0, 1].
+            EmptyBufferError: The storage holds too few rows.
         """
         self._check(storage)
         batch = self._slots.draw(int(batch_size))
@@ -105,14 +106,14 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         return torch.from_numpy(batch.slot), info
 
     def add(self, index: int | torch.Tensor) -> None:
-        """Take note of a row that was written."""
+        """Record a row that was written."""
         self.extend(torch.as_tensor(index))
 
     def extend(self, index: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
-        """Take note of rows that were written.
+        """Record rows that were written.
 
         Raises:
-            ConfigError: They were not written in turn, or have several indices each.
+            ConfigError: The rows were not written in turn, or have several indices each.
         """
         if isinstance(index, tuple) or index.ndim > 1:
             raise ConfigError(
@@ -133,15 +134,15 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         """Do nothing: TorchRL calls it before `extend`, which gives new rows the largest priority."""
 
     def update_priority(self, index: int | torch.Tensor, priority: Any, *, storage: Any = None) -> None:  # noqa: ARG002
-        """Feed errors back for slots: for the rows that were drawn, where they are still there.
+        """Feed errors back for slots: for the rows that were drawn from them, if these are still stored.
 
         Args:
-            index: int (n,), slots; below 0: none.
+            index: int (n,), slots; those below 0 are skipped.
             priority: Errors (n,), of any sign, or one for all.
-            storage: Not looked at.
+            storage: Not used.
 
         Raises:
-            ShapeError: They do not fit each other.
+            ShapeError: `index` and `priority` have different lengths.
             PriorityError: An error is NaN or infinite; nothing is changed.
         """
         slots, errors = _numbers(index).astype(np.int64), _numbers(priority).astype(np.float64)
@@ -152,7 +153,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         self._slots.feed(slots, errors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything, as tensors: priorities, ids, random stream, and what was drawn lately."""
+        """Return everything, as tensors: priorities, ids, random stream, and recent draws."""
         files, state = contents_of(self.priorities.save), self._slots.state()
         return {
             "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
@@ -160,7 +161,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned.
+        """Restore what `state_dict` returned.
 
         Raises:
             SnapshotError: It is of a sampler with other options, or damaged.
@@ -173,13 +174,13 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         self._slots.restore(state | {"drawn": drawn})
 
     def dumps(self, path: str | Path) -> None:
-        """Write everything to a folder."""
+        """Write the state to a folder."""
         folder = folder_of(path, "dumps")
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(self.state_dict(), folder / FILE)
 
     def loads(self, path: str | Path) -> None:
-        """Take over what `dumps` wrote.
+        """Restore what `dumps` wrote.
 
         Raises:
             SnapshotError: It is of a sampler with other options, or damaged.
@@ -187,14 +188,14 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         self.load_state_dict(torch.load(folder_of(path, "loads") / FILE, weights_only=True))
 
     def _init(self) -> None:
-        """Do nothing: the trees of the class above are not used."""
+        """Do nothing: the trees of the base class are not used."""
 
     def _empty(self) -> None:
         self._slots.clear()
 
     @property
     def alpha(self) -> Any:
-        """Refused, as `beta`: exponents are the sampler's.
+        """Raise an error, as `beta` does: exponents are options of the sampler.
 
         Raises:
             ConfigError: Always.
@@ -207,7 +208,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
     beta = alpha
 
     def _check(self, storage: Any) -> None:
-        """Raise unless every row of the storage is known; those of a storage that was there before are new."""
+        """Raise unless every row of the storage is known; rows stored before the sampler's first draw are new."""
         if storage.max_size != self._max_capacity:
             raise ConfigError(
                 f"the sampler was made for {self._max_capacity:,} rows, but the storage's max_size is "
@@ -227,7 +228,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
 
 
 def _numbers(values: Any) -> npt.NDArray[Any]:
-    """Return numbers, wherever they are, as (n,)."""
+    """Return numbers of any device as an array (n,)."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().numpy()
     return np.asarray(values).reshape(-1)

@@ -1,9 +1,9 @@
 """The replay library under Stable-Baselines3's algorithms: a buffer for ``replay_buffer_class=``, and priorities.
 
-`ReplayLabBuffer` goes where any of the library's own buffers goes. `WithPriorities` makes an off-policy algorithm one
-that weights its loss and feeds its TD errors back; `PrioritizedDQN`, `PrioritizedDDPG`, `PrioritizedTD3` and
-`PrioritizedSAC` are ready. Those of sb3-contrib are in `replaylab.integrations.sb3_contrib`. `read_pickle` reads what a
-buffer of the library's saved into a plain `replaylab.ReplayBuffer`.
+`ReplayLabBuffer` replaces any of the library's own buffers. `WithPriorities` is a mixin by which an off-policy
+algorithm weights its loss and feeds its TD errors back; `PrioritizedDQN`, `PrioritizedDDPG`, `PrioritizedTD3` and
+`PrioritizedSAC` use it, and those of sb3-contrib are in `replaylab.integrations.sb3_contrib`. `read_pickle` reads a
+saved buffer of the library into a plain `replaylab.ReplayBuffer`.
 """
 
 from replaylab.extras import needs

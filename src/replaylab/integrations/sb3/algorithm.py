@@ -1,6 +1,6 @@
 """The algorithm that a buffer serves: how the buffer finds it, and figures of the replay in its logger.
 
-Stable-Baselines3 does not tell its buffers which algorithm they are of, so they look for it.
+Stable-Baselines3 does not pass the algorithm to its buffers, so they look for it in the call stack.
 """
 
 import sys
@@ -14,14 +14,14 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from replaylab.replay import Batch, ReplayBuffer
 
 MAKES = ("_setup_model", "load_replay_buffer")
-"""Where the library makes a buffer, and where it reads one in."""
+"""Methods in which the library creates a buffer, and loads one."""
 
 
 def algorithm_calling(*methods: str) -> OffPolicyAlgorithm | None:
-    """Return the algorithm that is in one of these methods at this moment; None: none is.
+    """Return the algorithm that is executing one of these methods; None if there is none.
 
-    The library hands a buffer neither its γ and n nor its progress and its environment. So they are found where the
-    call comes from.
+    The library passes neither γ, n, progress nor environment to a buffer. The buffer takes them from the algorithm that
+    calls it.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -32,19 +32,19 @@ def algorithm_calling(*methods: str) -> OffPolicyAlgorithm | None:
 
 
 EVERY = 16
-"""Of so many batches one counts in the means, and the first after each of the logger's dumps: means cost more than a
-draw does."""
+"""Number of batches of which one counts in the means, besides the first after each of the logger's dumps: the means
+cost more than a draw."""
 
 
 class Figures:
-    """Counts what is drawn and fed back, for the algorithm's logger, under ``replay/``, if there is an algorithm."""
+    """Figures of draws and feedback, logged under ``replay/`` by the algorithm's logger, if there is an algorithm."""
 
     def __init__(self) -> None:
         self._batches = self._replayed = self._stale = 0
         self._due = False
 
     def drawn(self, algorithm: Any, replay: ReplayBuffer, batch: Batch) -> None:
-        """Note a batch."""
+        """Record a batch."""
         self._batches += 1
         self._replayed += len(batch.id)
         logger = getattr(algorithm, "_logger", None)
@@ -59,8 +59,8 @@ class Figures:
                 logger.record_mean("replay/weight_mean", float(batch.weight.mean()))
 
     def fed(self, algorithm: Any, errors: npt.NDArray[np.floating[Any]], stale: int) -> None:
-        """Note what came back for the batch, and how many of its rows were stored no more."""
+        """Record the errors fed back for the batch, and the number of its rows that were no longer stored."""
         self._stale += stale
-        if self._due:  # the first after a dump is
+        if self._due:  # always for the first batch after a dump
             algorithm.logger.record("replay/stale_updates", self._stale)
             algorithm.logger.record_mean("replay/td_error_mean", float(errors.mean()))

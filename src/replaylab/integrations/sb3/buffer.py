@@ -1,4 +1,4 @@
-"""A replay as Stable-Baselines3's algorithms take it: ``replay_buffer_class=ReplayLabBuffer``."""
+"""A buffer for Stable-Baselines3's algorithms: ``replay_buffer_class=ReplayLabBuffer``."""
 
 import weakref
 from copy import deepcopy
@@ -35,45 +35,48 @@ Samples = ReplayBufferSamples | DictReplayBufferSamples
 class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose attributes are properties here
     """A buffer for ``replay_buffer_class=`` of any off-policy algorithm: this library's samplers, transforms, storage.
 
-    Box, Discrete, MultiBinary and Dict observations; several environments; time limits do not end the bootstrap. γ, n
-    and the seed are those of the algorithm. n-step returns have their true discounts, normalize each reward before they
-    are summed (``VecNormalize``), and never look over an episode's end, also not over that of an episode that was left
-    because `learn` began again. The first six arguments are the algorithm's; the others go into
-    ``replay_buffer_kwargs``. A sampler that wants feedback, or weights, needs an algorithm `WithPriorities`.
+    It supports Box, Discrete, MultiBinary and Dict observations, and several environments. Targets bootstrap after time
+    limits. γ, n and the seed are those of the algorithm. n-step returns have their true discounts; with
+    ``VecNormalize``, each reward is normalized before they are summed. They never cross an episode's end, nor the end
+    of an episode that was abandoned because `learn` was called again. The algorithm passes the first six arguments;
+    pass the others in ``replay_buffer_kwargs``. A sampler with feedback or weights needs an algorithm `WithPriorities`.
 
     Args:
-        buffer_size: C, over all environments.
-        observation_space: Of one environment.
-        action_space: Of one environment.
-        device: Where batches go.
+        buffer_size: C, the capacity over all environments.
+        observation_space: Space of one environment.
+        action_space: Space of one environment.
+        device: Device of the batches.
         n_envs: E.
-        optimize_memory_usage: Do not store next observations but find them in the row that follows, and keep those that
-            are in none; nothing is lost.
-        handle_timeout_termination: Whether an episode that a time limit ended is truncated; if not, it has terminated.
-        sampler: What to draw.
-        n_steps: n of n-step returns, None: the algorithm's.
-        gamma: γ, None: the algorithm's.
-        n_sampled_goal: k goals in hindsight for every one that was pursued; None: 4 with a strategy, else no hindsight.
+        optimize_memory_usage: Find next observations in the row that follows instead of storing them. Those that are in
+            no row are stored separately, so nothing is lost.
+        handle_timeout_termination: Whether a time limit truncates an episode; False: it terminates the episode.
+        sampler: Sampler of the batches.
+        n_steps: n of n-step returns; None: the algorithm's.
+        gamma: γ; None: the algorithm's.
+        n_sampled_goal: k, the number of hindsight goals for each desired goal; None: 4 with a strategy, else no
+            hindsight.
         goal_selection_strategy: "future", "final" or "episode", as for `HerReplayBuffer`; None: "future"
             with k, else no hindsight. See `replaylab.replay.Hindsight`: episodes need not be finished.
-        compute_terminated: What ends an episode under another goal: "env", its ``compute_terminated``; "stored", what
-            ended it when it was played; or a function of (achieved goals, desired goals, info) that returns bools.
-        frame_stack: k, where observations are stacks of k frames along their first axis (`VecFrameStack`, after
-            `VecTransposeImage`): frames are stored once.
-        padding: What is before an episode's first frame: "zero", as with `VecFrameStack`, or "repeat".
+        compute_terminated: Rule for termination under another goal: "env", the environment's ``compute_terminated``;
+            "stored", the termination when the step was played; or a function of (achieved goals, desired goals, info)
+            that returns bools.
+        frame_stack: k, if observations are stacks of k frames along their first axis (`VecFrameStack`, after
+            `VecTransposeImage`); each frame is then stored once.
+        padding: Frames before an episode's first frame: "zero", as with `VecFrameStack`, or "repeat".
         compressed: Whether observations are stored compressed, without loss.
-        storage: Where rows are; see `replaylab.ReplayBuffer`.
-        snapshots: A folder for what `save_replay_buffer` saves: pickles then hold its name only, saving again writes
-            only what changed, and only the latest can be loaded. None: pickles hold the whole buffer.
+        storage: Storage of the rows; see `replaylab.ReplayBuffer`.
+        snapshots: A folder in which `save_replay_buffer` saves the rows. Pickles then hold only its name, saving again
+            writes only changes, and only the latest pickle can be loaded. None: pickles hold the complete buffer.
         count_replays: Whether to count how often each step is drawn; see `replaylab.ReplayBuffer`.
-        seed: Of the draws; None: the algorithm's.
+        seed: Seed of the draws; None: the algorithm's.
 
     Attributes:
         replay: The `replaylab.ReplayBuffer` underneath.
-        progress: Training progress in [0, 1] for scheduled numbers, where no algorithm is there to ask.
+        progress: Training progress in [0, 1] for the sampler's schedules, if the buffer serves no algorithm.
 
     Raises:
-        ConfigError: An argument is out of its range, contradicts the algorithm, or asks for what it cannot do.
+        ConfigError: An argument is out of its range, contradicts the algorithm, or needs what the algorithm does not
+            provide.
         FieldError: A space cannot be stored.
 
     Example:
@@ -148,10 +151,10 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
         self.attach(algorithm)
 
     def attach(self, algorithm: OffPolicyAlgorithm | None) -> None:
-        """Serve an algorithm: by its progress, its logger, and its environment, if that has goals.
+        """Use an algorithm's progress and logger and, for hindsight, its environment.
 
         Raises:
-            ConfigError: The sampler needs one `WithPriorities`, which it is not.
+            ConfigError: The sampler needs an algorithm `WithPriorities`, and this one is not.
         """
         if algorithm is None:
             return
@@ -175,7 +178,7 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
             self._goals.set_env(algorithm.env)
 
     def set_env(self, env: VecEnv) -> None:
-        """Take the environment whose goals hindsight asks for; an algorithm's own is known."""
+        """Set the environment that computes rewards and terminations in hindsight. An algorithm sets its own."""
         if self._goals is not None:
             self._goals.set_env(env)
 
@@ -219,20 +222,20 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
 
         Args:
             batch_size: B.
-            env: What normalizes observations and rewards; they are stored as they were.
+            env: Normalizes the drawn observations and rewards, which are stored without normalization.
 
         Returns:
-            The library's named tuple, of tensors (B, ...); `discounts` with n-step returns only.
+            The library's named tuple of tensors (B, ...); `discounts` only with n-step returns.
 
         Raises:
-            EmptyBufferError: Too little is stored.
+            EmptyBufferError: Too few steps are stored.
             ConfigError: The rows have weights, which the algorithm does not take.
         """
         self.feed_back()
         if self._goals is not None:
             self._goals.normalizing = env if self.n_steps > 1 and env is not None and env.norm_reward else None
         algorithm = self.serves
-        if algorithm is None and self.progress is None:  # a copy, or one that was given to another algorithm
+        if algorithm is None and self.progress is None:  # a copy, or a buffer passed to another algorithm
             self.attach(algorithm := algorithm_calling("train"))
         progress = self._schedules.progress(self.progress) if algorithm is None else _progress_of(algorithm)
         batch = self.replay.sample(batch_size, progress=progress)
@@ -247,7 +250,7 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
         return self._samples(batch, env)
 
     def carry(self, on: bool) -> None:
-        """Have the batches that are drawn from now on carry weights into the loss and TD errors back, or not."""
+        """Set whether the batches drawn from now on pass weights to the loss and return TD errors."""
         self._carrying = on and type(self.replay.sampler) is not Uniform
         self._draw = None
 
@@ -263,19 +266,19 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
         errors = draw.errors()
         if errors is None:
             raise ConfigError(
-                "the algorithm was given a batch with weights, but its loss made no difference of what it was given as "
+                "the algorithm received a batch with weights, but its loss computes no difference from the batch's "
                 "`rewards`; WithPriorities cannot serve it"
             )
         self._fed(draw.ids, errors)
 
     def read_in(self, source: Any) -> None:
-        """Add what a buffer of the library's own holds, in the order in which it was stored.
+        """Add the steps of one of the library's own buffers, in the order in which they were stored.
 
         Args:
-            source: The buffer, or the path of its pickle. Pickles run code: read in none that you do not trust.
+            source: The buffer, or the path of its pickle. Pickles run code: read only pickles that you trust.
 
         Raises:
-            ConfigError: It is no such buffer, or of other spaces or another number of environments.
+            ConfigError: The source is not such a buffer, or has other spaces or another number of environments.
         """
         self.replay.end_episode()  # the buffer's open episodes do not continue in the other's steps
         for steps in blocks_of(source, self):
@@ -287,13 +290,13 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
             self._last_next_obs = take(after, -1), ~ended
 
     def reset(self) -> None:
-        """Drop every stored step."""
+        """Remove every stored step."""
         super().reset()
         self._last_next_obs = None
 
     @property
     def dones(self) -> npt.NDArray[np.float32]:  # type: ignore[override]
-        """Whether the steps ended their episodes, by termination or by a time limit."""
+        """1 where a step ended its episode, by termination or by a time limit, else 0."""
         return np.asarray(self._by_place("terminated") | self._by_place("truncated"), np.float32)
 
     def _end_abandoned_episodes(self, obs: Obs) -> None:
@@ -308,7 +311,7 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
 
     @property
     def serves(self) -> OffPolicyAlgorithm | None:
-        """The algorithm whose progress and logger it follows; None: none."""
+        """The algorithm whose progress and logger the buffer uses; None if there is none."""
         return None if self._algorithm is None else self._algorithm()
 
     def _fed(self, ids: npt.NDArray[np.int64], errors: npt.NDArray[Any]) -> None:

@@ -1,10 +1,11 @@
-"""Weights into an algorithm's loss, and TD errors out of it, by way of the rewards that it is given.
+"""Importance weights in an algorithm's loss, and its TD errors, both by way of the batch's rewards.
 
-Every off-policy algorithm makes its targets of the batch's rewards, and its loss of the differences between targets and
-what its networks say. So the rewards of a batch are tensors that watch what is made of them: where such a target meets
-values that gradients flow through, in a difference or in a loss that is one, the differences are the TD errors, and
-each row's gradient is multiplied by the row's weight. This is the gradient of the weighted loss, for any loss that is a
-mean over rows. The networks never see these tensors, so it does not matter what they are, or whether they are compiled.
+Every off-policy algorithm computes its targets from the batch's rewards, and its loss from the differences between the
+targets and its networks' outputs. So the rewards of a batch are tensors that track the tensors computed from them.
+Where such a target meets values with gradients, in a difference or in a loss that depends on one, the differences are
+the TD errors, and each row's gradient is multiplied by the row's weight. This is the gradient of the weighted loss, for
+any loss that is a mean over rows. The networks never receive these tensors, so they may be of any kind, compiled or
+not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,14 +25,14 @@ SEEN = LOSSES | {"sub", "__sub__", "rsub", "__rsub__", "subtract"}
 """Functions of targets and values in which TD errors can be seen."""
 
 NAMED = ("input", "target", "other")
-"""What these functions call their first two arguments."""
+"""Names of these functions' first two arguments."""
 
 NESTED = (tuple, list, dict)
-"""In what else tensors are handed to a function."""
+"""Containers in which tensors are passed to a function."""
 
 COMPILED = (
-    "the algorithm's loss is compiled (torch.compile), where no TD error can be seen; compile the networks instead "
-    "(`model.critic.compile()`), of which WithPriorities takes no notice"
+    "the algorithm's loss is compiled (torch.compile), where no TD error can be seen; compile only the networks "
+    "(`model.critic.compile()`), which works with WithPriorities"
 )
 
 
@@ -48,7 +49,7 @@ class Draw:
         self._differences: list[torch.Tensor] = []
 
     def watch(self, values: torch.Tensor) -> "Watched":
-        """Let this draw watch a new tensor, in place."""
+        """Turn a new tensor into one whose results this draw watches, in place."""
         values.__class__ = Watched  # a view of it would be one more operation
         values.draw = self  # type: ignore[attr-defined]
         return values  # type: ignore[return-value]
@@ -77,7 +78,7 @@ class Draw:
         """Record the difference between targets and values, each (B, ...), without gradients.
 
         Raises:
-            ConfigError: The first axis is not that of rows.
+            ConfigError: The first axis is not that of the batch's rows.
         """
         target_shape, value_shape = target.shape, value.shape
         if not 0 < len(target_shape) == len(value_shape) or not target_shape[0] == value_shape[0] == len(self.ids):
@@ -95,7 +96,7 @@ class Draw:
 
         Args:
             values: (B, ...).
-            fixed: The same, through which no gradients flow; `values` itself where none flow anyway.
+            fixed: The same values without gradients; `values` itself if it has none.
         """
         if fixed is values:
             return values
@@ -149,8 +150,9 @@ def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     name = getattr(func, "__name__", None) or repr(func)
     if name not in SEEN:
         raise ConfigError(
-            f"the algorithm's loss is made of its targets by `{name}`, where no TD error can be seen; WithPriorities "
-            f"takes losses of a difference: `target - value`, or {', '.join(sorted(LOSSES))} of torch.nn.functional"
+            f"the algorithm computes its loss from its targets by `{name}`, where no TD error can be seen; "
+            "WithPriorities takes losses of a difference: `target - value`, or "
+            f"{', '.join(sorted(LOSSES))} of torch.nn.functional"
         )
     if len(args) < 2:
         args = (*args, *(kwargs[name] for name in NAMED if name in kwargs))

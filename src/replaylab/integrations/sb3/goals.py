@@ -1,4 +1,4 @@
-"""Goals of an environment: the functions that hindsight asks, answered by Stable-Baselines3's vector environment."""
+"""Rewards and terminations under other goals, for hindsight, from Stable-Baselines3's vector environment."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -22,7 +22,7 @@ def _terminated_rule(value: Any) -> Any:
 
 
 class Goals:
-    """Rewards and terminations of goals, from an environment.
+    """Rewards and terminations under given goals, from an environment.
 
     Attributes:
         env: The environment; it is not pickled.
@@ -64,7 +64,7 @@ class Goals:
         return rewards.astype(np.float32)
 
     def terminated(self, achieved: Any, desired: Any, info: Mapping[str, Any]) -> npt.ArrayLike:
-        """Return which steps end their episode (n,); of a function that was passed whatever it returns."""
+        """Return which steps end their episode (n,); the result of a custom function is returned unchanged."""
         if callable(self._terminated):
             ends: npt.ArrayLike = self._terminated(achieved, desired, info)
             return ends

@@ -1,4 +1,4 @@
-"""What a buffer of Stable-Baselines3's stores of its spaces, and the form in which rows come in and go out."""
+"""Fields of a buffer for Stable-Baselines3's spaces, and the conversion of rows to and from them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +19,13 @@ Obs = Any
 
 
 class Layout:
-    """How observations and actions are stored.
+    """Form in which observations and actions are stored.
 
     Attributes:
         fields: The fields of the `replaylab.ReplayBuffer`.
         stack: The transform that puts stacks of frames together, or None.
         obs_shape: An observation's shape, or that of each key.
-        action_dim: Numbers in an action.
+        action_dim: Number of numbers in an action.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Layout:
         compressed: bool,
     ) -> None:
         self.obs_shape: Any = get_obs_shape(observation_space)
-        self._stored_shape: Any = self.obs_shape  # with an axis of frames, where they are stacked
+        self._stored_shape: Any = self.obs_shape  # with an axis of frames, if they are stacked
         self.action_dim, self._action_shape = get_action_dim(action_space), tuple(action_space.shape or ()) or (1,)
         compressed = checked("compressed", compressed, flag)
         padding = checked("padding", padding, one_of("zero", "repeat"))
@@ -119,6 +119,6 @@ def steps_and_gamma(n_steps: int | None, gamma: float | None, algorithm: Any) ->
     steps = algorithm_steps if n_steps is None else n_steps
     if steps != 1 and algorithm_gamma is None:
         raise ConfigError(
-            f"`gamma` must be given with n_steps={steps}, which discounts by it; no algorithm is there to ask"
+            f"`gamma` must be given with n_steps={steps}, which discounts by it, as the buffer serves no algorithm"
         )
     return steps, algorithm_gamma

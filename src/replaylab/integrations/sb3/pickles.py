@@ -1,4 +1,4 @@
-"""Reading in what Stable-Baselines3's own buffers hold."""
+"""Reading of Stable-Baselines3's own buffers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,13 +16,13 @@ from replaylab.replay import ReplayBuffer
 from replaylab.trees import map_leaves, same_rows, take
 
 BLOCK = 1024
-"""Time steps that are read at once."""
+"""Number of time steps that are read at once."""
 
 
 def blocks_of(source: Any, into: BaseBuffer) -> Iterator[dict[str, Any]]:
-    """Yield what a buffer of the library's own holds, oldest first, as time steps (T, E, ...).
+    """Yield the steps of one of the library's own buffers, oldest first, as time steps (T, E, ...).
 
-    Steps that the next one does not follow, though they ended no episode, are truncated.
+    A step that ended no episode, but is not continued by the next stored step, is truncated.
 
     Raises:
         ConfigError: The source is not such a buffer, or does not fit `into`.
@@ -34,15 +34,15 @@ def blocks_of(source: Any, into: BaseBuffer) -> Iterator[dict[str, Any]]:
 
 
 def read_pickle(source: Any, capacity: int | None = None, **options: Any) -> ReplayBuffer:
-    """Return a plain `replaylab.ReplayBuffer` with what a buffer of the library's own holds, oldest first.
+    """Return a plain `replaylab.ReplayBuffer` with the steps of one of the library's own buffers, oldest first.
 
     Its fields are obs, action, reward, next_obs, terminated and truncated, as the library stores them: observations and
     actions have an axis where their space is Discrete. With one environment there is no E axis.
 
     Args:
-        source: The buffer, or the path of its pickle. Pickles run code: read in none that you do not trust.
+        source: The buffer, or the path of its pickle. Pickles run code: read only pickles that you trust.
         capacity: C. None: the number of stored steps.
-        **options: The constructor's; ``next_obs`` is "derived" unless it is given.
+        **options: Options of `ReplayBuffer`; the default of ``next_obs`` is "derived".
 
     Raises:
         ConfigError: The source is not such a buffer.

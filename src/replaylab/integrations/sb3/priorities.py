@@ -1,4 +1,4 @@
-"""Prioritized replay for every off-policy algorithm of Stable-Baselines3, whose own `train` runs."""
+"""Prioritized replay for every off-policy algorithm of Stable-Baselines3, with its own `train`."""
 
 import warnings
 from typing import Any, ClassVar
@@ -16,11 +16,11 @@ from replaylab.replay import Prioritized
 
 
 class WithPriorities(OffPolicyAlgorithm):
-    """A mixin: puts importance weights into an algorithm's loss, and feeds its TD errors back to the sampler.
+    """A mixin that puts importance weights into an algorithm's loss, and feeds its TD errors back to the sampler.
 
-    Write it before the algorithm: ``class PrioritizedSAC(WithPriorities, SAC)``. Arguments are the algorithm's own; its
+    List it before the algorithm: ``class PrioritizedSAC(WithPriorities, SAC)``. Arguments are the algorithm's own; its
     buffer is a `ReplayLabBuffer`, which draws by `Prioritized()` unless ``replay_buffer_kwargs`` has another sampler. β
-    and other scheduled numbers follow the algorithm's progress in `learn`.
+    and other schedules follow the algorithm's progress in `learn`.
 
     The algorithm's own `train` runs. Each row's gradient of the critics' loss is multiplied by its weight, which is the
     gradient of the weighted loss; the losses that are logged stay unweighted, and so does the actor's. The error that
@@ -55,7 +55,7 @@ class WithPriorities(OffPolicyAlgorithm):
         """Do the algorithm's own updates, weighted, with feedback.
 
         Raises:
-            ConfigError: It is compiled, or the loss is of a kind in which no TD error can be seen.
+            ConfigError: `train` is compiled, or the loss is of a kind in which no TD error can be seen.
         """
         if torch.compiler.is_compiling():
             raise ConfigError(COMPILED)
@@ -70,14 +70,14 @@ class WithPriorities(OffPolicyAlgorithm):
             buffer.carry(False)
 
     def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True) -> None:  # noqa: ARG002
-        """Load a buffer that was saved; one of the library's own is read into this one.
+        """Load a saved buffer; the steps of one of the library's own buffers are read into the current buffer.
 
         Args:
             path: As for the library's method.
-            truncate_last_traj: Without a meaning: whether an episode continues is seen from the observation that comes.
+            truncate_last_traj: Not used: the next observation shows whether an episode continues.
 
         Raises:
-            ConfigError: It was made for other spaces, another number of environments, another γ or n.
+            ConfigError: The saved buffer has other spaces, another number of environments, another γ or another n.
         """
         loaded, current = unpickled(path, self.verbose), getattr(self, "replay_buffer", None)
         if not isinstance(loaded, ReplayLabBuffer):

@@ -1,4 +1,4 @@
-"""Pickles of a buffer that contain either its data or the folder of its snapshot, and reading of any pickle."""
+"""Pickles of a buffer that contain either its data or the folder of its snapshot, and the reading of pickles."""
 
 from pathlib import Path
 from typing import Any
