@@ -119,7 +119,7 @@ class TestRefusals:
             ReplayBuffer(10, {"x": Field()}, storage=tmp_path)
 
     def test_a_machine_without_shared_memory(self, monkeypatch, tmp_path):
-        monkeypatch.setattr("replaylab.replay.storage.mapped.SHARED_FOLDER", tmp_path / "none")
+        monkeypatch.setattr("replaylab.replay.storage.storage.SHARED_FOLDER", tmp_path / "none")
         with pytest.raises(StorageError, match=r"which this machine does not have; use MemoryMap\(path\)"):
             ReplayBuffer(10, {"x": Field()}, storage=SharedMemory("x"))
 

@@ -1,4 +1,4 @@
-"""Statistics of a buffer: its sampling distribution, the ages of its steps, and how evenly they are and were drawn."""
+"""Rows of a buffer by id and slot, and its statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,8 +11,33 @@ from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError
 from replaylab.measures.buffer_usage import gini
 from replaylab.replay.buffer_parts import BufferParts
-from replaylab.replay.data.arrays import checked_progress, positive
+from replaylab.replay.data.arrays import checked_progress, ids_array, positive
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.schedules import changes
+from replaylab.trees import without_missing
+
+
+def columns(parts: BufferParts) -> dict[str, Any]:
+    """Return views of every field by slot; see `ReplayBuffer.columns`."""
+    if (storage := parts.config.storage) is not None:
+        raise ConfigError(
+            f"`columns` shows rows by slot, which those in {storage} do not have; use get(ids), which copies"
+        )
+    views = parts.layout.unflatten(iter([parts.core.column(i) for i in range(len(parts.layout.flat))]))
+    return {name: view for name, tree in views.items() if (view := without_missing(tree)) is not None}
+
+
+def as_batch(parts: BufferParts, ids: npt.ArrayLike) -> Batch:
+    """Return steps in the form of a drawn batch; see `ReplayBuffer.as_batch`."""
+    rows, layout = ids_array(ids), parts.layout
+    check_batch_memory(layout.batch_row_nbytes, rows.size)
+    columns = parts.core.gather(rows, True, True)
+    layout.relabel(columns)
+    if layout.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
+        rows = parts.core.blocks(rows, True)[..., 0]
+    return layout.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
+
 
 Count = int | npt.NDArray[np.int64]
 Figure = float | npt.NDArray[np.float64]

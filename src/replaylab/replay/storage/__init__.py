@@ -1,8 +1,15 @@
 """Where the rows lie, and which of them are kept."""
 
-from replaylab.replay.storage.mapped import MappedStorage, MemoryMap, SharedMemory
 from replaylab.replay.storage.retention import Assigned, Fifo, Reservoir, Retention
-from replaylab.replay.storage.storage import Handle, Storage, checked_storage, core_storage
+from replaylab.replay.storage.storage import (
+    Handle,
+    MappedStorage,
+    MemoryMap,
+    SharedMemory,
+    Storage,
+    checked_storage,
+    core_storage,
+)
 
 __all__ = [
     "Assigned",
