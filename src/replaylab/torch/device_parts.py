@@ -1,4 +1,4 @@
-"""What a `DeviceReplay` consists of: the ring of steps, what draws, and what puts batches together."""
+"""Parts of a `DeviceReplay`: the ring of steps, the draws, and the assembly of batches."""
 
 from typing import Any
 
@@ -84,10 +84,10 @@ class DeviceParts(nn.Module):
     def sample(self, batch_size: int, out: Batch | None) -> Batch:
         """Draw a batch."""
         drawn = self.draws.draw(self.stream, batch_size, self.counts)
-        made = self.batch(drawn.ids, {"weight": drawn.weight, "probability": drawn.probability})
+        batch = self.batch(drawn.ids, {"weight": drawn.weight, "probability": drawn.probability})
         if out is None:
-            return made
-        copy_batch(made, out)
+            return batch
+        copy_batch(batch, out)
         return out
 
     def batch(self, ids: Tensor, extra: dict[str, Tensor]) -> Batch:

@@ -111,7 +111,7 @@ class DeviceReplay(nn.Module):
 
     @property
     def options(self) -> DeviceOptions:
-        """What the replay was made with."""
+        """Options of the replay."""
         return self.parts.options
 
     @property
@@ -136,7 +136,7 @@ class DeviceReplay(nn.Module):
 
     @property
     def sampler(self) -> Sampler:
-        """What is drawn."""
+        """Sampler of the batches."""
         return self.options.config.sampler
 
     @property

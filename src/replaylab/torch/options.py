@@ -1,4 +1,4 @@
-"""What a `DeviceReplay` is made of: the options of a `ReplayBuffer`, as far as a device has them, and its own."""
+"""Options of a `DeviceReplay`: those of a `ReplayBuffer` that devices support, and its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whether Triton's kernels run, found out by running one."""
+"""Test whether Triton's kernels run, by running one."""
 
 import os
 import warnings

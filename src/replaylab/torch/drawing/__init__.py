@@ -1,1 +1,1 @@
-"""Which steps are drawn: random numbers, integer priorities and their tree."""
+"""Draws of steps: random numbers, integer priorities and their tree."""

@@ -13,7 +13,7 @@ MOST_TOTAL = 2**62
 """Totals stay below it."""
 
 ABSOLUTE, CLIPPED, POSITIVE, GIVEN = range(4)
-"""What values of feedback mean: TD errors with p = |δ| + ε, max(|δ|, 1) or max(δ, 0) + ε; or p itself."""
+"""Kinds of feedback: TD errors with p = |δ| + ε, max(|δ|, 1) or max(δ, 0) + ε; or p itself."""
 
 
 def largest_leaf(capacity: int) -> int:

@@ -1,4 +1,4 @@
-"""Which stored steps are drawn on a device, with what probability."""
+"""Samplers on a device: the draws of stored steps, and their probabilities."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ class Drawn(NamedTuple):
 
 
 class Draws(nn.Module):
-    """What draws for one sampler.
+    """Draws for one sampler.
 
     Args:
         sampler: Its configuration.

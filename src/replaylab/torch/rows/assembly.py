@@ -1,4 +1,4 @@
-"""What drawn steps become on a device: n-step returns, frame stacks and derived next observations."""
+"""Transforms of drawn steps on a device: n-step returns, frame stacks and derived next observations."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Which words of stored rows a batch takes, and what follows the drawn steps: n-step returns, derived next ones."""
+"""Gathering of stored words for a batch, and of the steps that follow: n-step returns, derived next observations."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class TakenField(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What is known of drawn steps (B,).
+    """Gathered values of drawn steps (B,).
 
     Attributes:
         columns: The fields, by name.
@@ -133,9 +133,9 @@ def gather_rows(
     if triton:
         from replaylab.torch.rows import kernels
 
-        made: tuple[Tensor, Tensor, Tensor, Tensor]
-        made = kernels.gather((frames, rest), (flags, side, head), ids, powers, plan, column, envs)
-        return made
+        gathered: tuple[Tensor, Tensor, Tensor, Tensor]
+        gathered = kernels.gather((frames, rest), (flags, side, head), ids, powers, plan, column, envs)
+        return gathered
     ids = ids.clamp(min=0)
     returns, last_flags, places = _follow(flags, side, rest, head, ids, powers, column, envs)
     ending = torch.stack((last_flags & TERMINATED != 0, last_flags & TRUNCATED != 0))

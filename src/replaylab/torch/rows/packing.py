@@ -17,7 +17,7 @@ TERMINATED, TRUNCATED, LEFT = 1, 2, 4
 
 
 class RowPacking:
-    """Which words of a row hold which field.
+    """Assignment of the words of a row to fields.
 
     Args:
         shapes: The shape of each field's value, by path.
