@@ -1,5 +1,6 @@
 """Build an older commit beside this checkout, and compare what both compute: `python -m golden COMMIT`."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 
 from golden.compare import declared_changes, differences, read
 
-ROOT = Path(__file__).parents[1]
+GOLDEN = Path(__file__).parent
+ROOT = GOLDEN.parent
 BUILD = ROOT / "build" / "golden"
 
 
@@ -43,12 +45,12 @@ def environment_of(tree: Path) -> Path:
 
 
 def collected(tree: Path, python: Path, out: Path) -> Path:
-    """Return the file of what a tree computes, by its own collector, or ours where it has none."""
-    own = tree / "golden" / "collect.py"
-    script = own if own.exists() else ROOT / "golden" / "collect.py"
+    """Return the file of what a tree computes, by this checkout's collector."""
     out.parent.mkdir(parents=True, exist_ok=True)
     print(f"==> collecting in {tree.parent.name[:9] if tree != ROOT else 'this checkout'}", flush=True)
-    subprocess.run([python, script, out], check=True, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)})
+    subprocess.run(
+        [python, GOLDEN / "collect.py", out], check=True, cwd=tree, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
     return out
 
 
@@ -58,7 +60,8 @@ def main() -> int:
         print("usage: make golden BASE=<commit>")
         return 2
     tree = checkout(sys.argv[1])
-    before = tree.parent / "values.npz"
+    collector = b"".join((GOLDEN / name).read_bytes() for name in ("collect.py", "scene.py"))
+    before = tree.parent / f"values-{hashlib.sha256(collector).hexdigest()[:9]}.npz"
     if not before.exists():
         collected(tree, environment_of(tree), before)
     after = collected(ROOT, Path(sys.executable), BUILD / "values.npz")

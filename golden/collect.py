@@ -1,8 +1,9 @@
-"""Record what one checkout computes: `python golden/collect.py OUT`, run in that checkout.
+"""Record what one checkout computes: `collect.py OUT`, which `python -m golden COMMIT` runs in both checkouts.
 
-OUT becomes an ``.npz`` of named values. A name is a path, such as ``draws/Prioritized/NStep/replicas=3``; a value is an
-array or a text. `compare.py` compares two of them. The recorded calls are those of this checkout's own public
-interface, so after a renaming the names stay and only this file changes.
+OUT becomes an ``.npz`` of named values. A name is a path, such as ``draws/Prioritized()/NStep/replicas=3``; a value is
+an array or a text. `compare.py` compares two of them. This one script records both commits, so a difference is one of
+the library. It uses nothing of the tests, and only public names that both commits have; a sampler that one of them
+lacks is left out there. After a renaming, this script must accept the old and the new name.
 """
 
 import hashlib
@@ -12,36 +13,29 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
+from contextlib import suppress
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-from tests.oracle import flatten
-from tests.replay.guarantees import test_conformance as conformance
-from tests.replay.transforms.test_transforms_against_oracle import random_world
-from tests.wheels import golden as recorded_draws
 from torch import nn
 
-from replaylab import replay
+from golden.scene import ByCount, World, add_batch, drawn
+from replaylab import ReplayError, replay
 from replaylab.learners import DQN, TrainingConfig, train
 from replaylab.replay import (
-    CustomSampler,
     Field,
     FrameStack,
     Hindsight,
-    LaBER,
     MemoryMap,
     NStep,
-    Oracle,
     Prioritized,
     Queue,
     ReplayBuffer,
     Sequence,
     SharedMemory,
 )
-from replaylab.research import Tape, TapeWriter
 from replaylab.study import InProcess, Study
 
 Values = Iterator[tuple[str, np.ndarray | str]]
@@ -81,37 +75,68 @@ TRANSFORMS = {
 }
 
 
-@dataclass(frozen=True)
-class ByCount(CustomSampler):
-    """Steps that were seldom replayed, more often."""
+SAMPLERS = """
+AntiPrioritized()
+AntiPrioritized(block_length=4)
+Blocks(length=4)
+ByCount()
+Combined()
+Combined(distinct=True)
+Combined(mode="replace")
+Combined(mode="replace", distinct=True)
+EpisodeEnds(share=0.5, steps=3)
+EpisodeEnds(share=0.9, truncated=True)
+Geometric(expected_age=10.0)
+Geometric(expected_age=1e6)
+Greedy()
+LAP()
+LaBER(lambda pool: pool["id"] % 5)
+Mixture((Recency(eta=0.9, least=3, burst=5), RankBased(), ShuffledEpochs()), (2, 1, 1))
+Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2))
+Mixture((Uniform(), Prioritized()))
+Online()
+Oracle(lambda ids: -np.abs(ids % 7 - 3.0))
+Permuted()
+Permuted(bins=4)
+Permuted(bins=4, block_length=2)
+Permuted(block_length=4)
+Permuted(stratified=False)
+Prioritized()
+Prioritized(alpha=1.0, beta=1.0, normalize="batch")
+Prioritized(alpha=1.0, beta=1.0, normalize="batch", block_length=8)
+Prioritized(block_length=4)
+Prioritized(block_length=4, stratified=False)
+Prioritized(new_steps="largest_ever")
+Prioritized(replace=False)
+Prioritized(stratified=False)
+Queue()
+RankBased()
+RankBased(alpha=1.0, normalize="none")
+RankBased(new_steps="largest_ever")
+ReLo()
+ReLo(block_length=2)
+Recency(eta=Linear(0.99, 1.0), least=5, burst=4)
+ShuffledEpochs()
+SlidingWindow()
+Uniform()
+Uniform(replace=False)
+Uniform(stratified=True)
+"""
 
-    def distribution(self, view, batch_size):
-        """Return the chance of every step, (N,)."""
-        wanted = 1.0 / (1.0 + view.replay_counts)
-        return wanted / wanted.sum()
+
+def public_names() -> dict[str, object]:
+    """Return what samplers are made of; some of them moved from `replaylab.replay` to `replaylab.research`."""
+    names = vars(replay) | {"ByCount": ByCount, "np": np}
+    return names | vars(importlib.import_module("replaylab.research")) if find_spec("replaylab.research") else names
 
 
 def samplers() -> dict[str, replay.Sampler]:
-    """Return every sampler of the library by name and options, with several settings each."""
-    ours = [
-        one for one in (*conformance.SAMPLERS, *conformance.IN_BLOCKS, Queue()) if type(one) is not conformance.Fresh
-    ]
-    named = {_text(one): one for one in ours if not isinstance(one, LaBER | Oracle)}
-    return named | {
-        "LaBER": LaBER(lambda pool: pool["id"] % 5),
-        "Oracle": Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
-        "custom": ByCount(),
-    }
-
-
-def _text(sampler: replay.Sampler) -> str:
-    """Return a sampler as text without its defaults, so that a new option leaves the text as it was."""
-    given = {
-        f.name: getattr(sampler, f.name) for f in dataclass_fields(sampler) if getattr(sampler, f.name) != f.default
-    }
-    parts = given.pop("parts", ())
-    shown = [*map(_text, parts), *(f"{name}={value}" for name, value in given.items())]
-    return f"{type(sampler).__name__}({', '.join(shown)})"
+    """Return the samplers of `SAMPLERS` that this checkout has, by their text."""
+    names, made = public_names(), {}
+    for text in SAMPLERS.split("\n")[1:-1]:
+        with suppress(NameError):
+            made[text] = eval(text, names)
+    return made
 
 
 def steps(first: int, count: int, replicas: int | None, goals: bool) -> dict:
@@ -142,6 +167,7 @@ class Driver:
 
     def __init__(self, buffer: ReplayBuffer, goals: bool = False, batch_size: int = BATCH, width: int = 2) -> None:
         self.buffer, self.goals, self.batch_size, self.width, self.time = buffer, goals, batch_size, width, 0
+        self.digest = hashlib.sha256()
         self.add(CAPACITY // ENVS // 2)
 
     def add(self, count: int) -> None:
@@ -158,6 +184,7 @@ class Driver:
         """Draw a batch, feed back, add; return its ids."""
         queue = isinstance(self.buffer.sampler, Queue)
         batch = self.buffer.sample(self.batch_size, progress=progress)
+        add_batch(self.digest, batch)
         if self.buffer.sampler.wants_feedback:
             error = batch.id * 37 % 101 / 64 - 0.75
             self.buffer.update_priorities(batch.id, error.reshape(batch.id.shape[: error.ndim]))
@@ -174,60 +201,42 @@ class Driver:
         return np.concatenate([one.ravel() for one in drawn])
 
 
-def recorded() -> Values:
-    """The draws recorded in tests/wheels, made again."""
-    for number, (sampler, transforms, _) in enumerate(recorded_draws.cases()):
-        yield f"wheels/{number}", recorded_draws.draws(sampler, transforms)
-
-
-def drawn_ids() -> Values:
-    """10,000 drawn ids of every sampler × transform × replicas, where the combination is allowed."""
+def draws() -> Values:
+    """10,000 drawn ids of every sampler × transform × replicas, where the combination is allowed, and the batches."""
     for (name, sampler), (transform, options), replicas in product(samplers().items(), TRANSFORMS.items(), (None, 3)):
         options = {"fields": FIELDS, "replicas": replicas, "num_envs": ENVS, "seed": 11} | options
-        key = f"draws/{name}/{transform}/replicas={replicas}"
+        key = f"{name}/{transform}/replicas={replicas}"
         try:
             driver = Driver(ReplayBuffer(CAPACITY, sampler=sampler, **options), transform == "Hindsight")
-            yield key, driver.ids(IDS)
-        except replay_errors() as error:
-            yield key, type(error).__name__
-
-
-def replay_errors() -> tuple[type[Exception], ...]:
-    """Return what is raised for combinations that are not allowed."""
-    from replaylab import ReplayError
-
-    return (ReplayError,)
+            ids = driver.ids(IDS)
+        except ReplayError as error:
+            yield f"draws/{key}", type(error).__name__
+            continue
+        yield f"draws/{key}", ids
+        yield f"batches/{key}", driver.digest.hexdigest()
+        with suppress(ReplayError):  # no closed form
+            newest = ids.max() - np.arange(50) - np.zeros((replicas or 1, 1), np.int64)
+            asked = newest if replicas else newest[0]
+            yield f"probabilities/{key}", driver.buffer.probabilities(asked, batch_size=BATCH, progress=0.5)
 
 
 def tapes(folder: Path) -> Values:
-    """What a tape draws."""
-    writer, source = TapeWriter(), ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, seed=3)
+    """Draws from a tape."""
+    names = public_names()
+    writer, source = names["TapeWriter"](), ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, seed=3)
     source.extend(**steps(0, 200, None, False))
     for _ in range(20):
         writer.append(source.sample(32).id)
     writer.write(folder / "tape.npz")
-    driver = Driver(
-        ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, sampler=Tape(folder / "tape.npz"), seed=3), batch_size=32
-    )
+    tape = names["Tape"](folder / "tape.npz")
+    driver = Driver(ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, sampler=tape, seed=3), batch_size=32)
     yield "draws/Tape", np.stack([driver.draw(0.0) for _ in range(20)])
 
 
-def oracle_worlds() -> Values:
-    """Batches of random buffers in random states: every column of what is drawn, as one checksum a world."""
+def worlds() -> Values:
+    """Batches of random buffers in random states: every column of each batch, as one checksum a world."""
     for number in range(WORLDS):
-        rng = np.random.default_rng(70_000 + number)
-        world, digest = random_world(rng), hashlib.sha256()
-        for _ in range(CALLS):
-            world.give(int(rng.integers(1, 9)), masked=bool(rng.random() < 0.3))
-            if rng.random() < 0.2:
-                world.end_episodes()
-            if world.drawable(4):
-                batch = world.buffer.sample(4, progress=0.5)
-                for path, column in sorted(flatten(dict(batch)).items()):
-                    column = np.ascontiguousarray(column)
-                    digest.update(f"{path} {column.dtype} {column.shape}".encode() + column.tobytes())
-                world.update_priorities(4)
-        yield f"worlds/{number}", digest.hexdigest()
+        yield f"worlds/{number}", drawn(World(np.random.default_rng(70_000 + number)), CALLS)
 
 
 def restored(folder: Path) -> Values:
@@ -243,13 +252,13 @@ def restored(folder: Path) -> Values:
         place = storage(number)
         try:
             buffer = ReplayBuffer(CAPACITY, fields, num_envs=ENVS, sampler=sampler, storage=place, seed=5)
-        except replay_errors() as error:
+        except ReplayError as error:
             yield key, type(error).__name__
             continue
         driver = Driver(buffer, width=WIDE if fields is compressed else 2)
         driver.ids(500)
         buffer.save(folder / f"snapshot{number}")
-        given = {"sampler": sampler} if name in ("LaBER", "Oracle", "custom") else {}
+        given = {"sampler": sampler} if name.startswith(("ByCount", "LaBER", "Oracle")) else {}
         driver.buffer = ReplayBuffer.load(folder / f"snapshot{number}", continue_episodes=True, **given)
         yield key, driver.ids(1_000)
         if place is not None:
@@ -357,7 +366,7 @@ MODULES = (
 
 def signatures() -> Values:
     """Every public name, and the parameters of what can be called."""
-    for module in map(importlib.import_module, MODULES):
+    for module in map(importlib.import_module, filter(find_spec, MODULES)):
         names = getattr(module, "__all__", None) or [n for n, v in vars(module).items() if _own(module, n, v)]
         for name in sorted(names):
             value = getattr(module, name)
@@ -392,10 +401,9 @@ def collect(out: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for section in (
-            recorded(),
-            drawn_ids(),
+            draws(),
             tapes(folder),
-            oracle_worlds(),
+            worlds(),
             restored(folder),
             studies(folder),
             own_module(),

@@ -1,7 +1,15 @@
-"""The comparison of `make golden`; what it compares takes minutes, so that part is run by hand."""
+"""The comparison of `make golden`, and its scene; the complete recording takes minutes, so that part is run by hand."""
 
+import re
+from pathlib import Path
+
+import golden
 import numpy as np
+from golden.collect import samplers
 from golden.compare import declared_changes, differences
+from golden.scene import World, drawn
+
+from replaylab import replay, research
 
 BASE = {"draws/A": np.array([1, 2]), "signatures/m.Old.call": np.asarray("(x)"), "rows/x": np.array([np.nan, 1.0])}
 
@@ -30,3 +38,22 @@ def test_declared_changes_pass_and_others_do_not():
 
 def test_every_declared_change_has_a_reason():
     assert all(one["name"] and one["reason"] for one in declared_changes().get("change", []))
+
+
+def test_recording_uses_nothing_of_the_tests():
+    files = sorted(Path(golden.__file__).parent.glob("*.py"))
+    assert files
+    assert not [file.name for file in files if re.search(r"^\s*(from|import) tests\b", file.read_text(), re.MULTILINE)]
+
+
+def test_every_public_sampler_is_recorded():
+    exported = {getattr(package, name) for package in (replay, research) for name in package.__all__}
+    public = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, replay.Sampler)}
+    recorded = {type(sampler) for sampler in samplers().values()}
+    bases = {replay.Sampler, replay.CustomSampler, replay.TopScores}
+    assert public - recorded - bases == {research.Tape, research.ByStepsToEnd}  # `tapes` records the first
+
+
+def test_a_world_repeats_and_another_differs():
+    first, again, other = (drawn(World(np.random.default_rng(seed)), 10) for seed in (1, 1, 2))
+    assert first == again != other
