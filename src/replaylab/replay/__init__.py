@@ -25,8 +25,7 @@ from replaylab.replay.protocols import (
     StackedInputReplay,
     require,
 )
-from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, TopScores
-from replaylab.replay.samplers.custom.view import View
+from replaylab.replay.samplers.custom_sampler import CustomSampler, Oracle, TopScores, View
 from replaylab.replay.samplers.episode_ends import EpisodeEnds
 from replaylab.replay.samplers.laber import LaBER
 from replaylab.replay.samplers.mixture import Mixture
@@ -35,8 +34,7 @@ from replaylab.replay.samplers.prioritized import LAP, Prioritized, ReLo
 from replaylab.replay.samplers.rank_based import Greedy, RankBased
 from replaylab.replay.samplers.recency import Geometric, Recency
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
-from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
-from replaylab.replay.samplers.uniform import Combined, Uniform
+from replaylab.replay.samplers.uniform import Combined, ShuffledEpochs, Uniform
 from replaylab.replay.storage import (
     Assigned,
     Fifo,

@@ -16,10 +16,9 @@ from replaylab.replay.buffer_memory import check_memory
 from replaylab.replay.data.memory import core_fields
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.data.undelivered import BatchQueue
-from replaylab.replay.samplers.engine import DrawEngine
+from replaylab.replay.samplers.engine import DrawEngine, UnfedDraws
 from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.samplers.sampler import Sampler
-from replaylab.replay.samplers.unfed import UnfedDraws
 from replaylab.replay.storage import core_storage
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from replaylab import replay, research
 from replaylab.errors import ConfigError, EmptyBufferError, IdError
-from replaylab.replay.samplers.custom.sampler import TopScores
+from replaylab.replay.samplers.custom_sampler import TopScores
 from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase, give
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from replaylab.replay import Combined, CustomSampler, Linear, Prioritized, Sampler
 from replaylab.replay.data import schedules
-from replaylab.replay.samplers.custom.sampler import TopScores
+from replaylab.replay.samplers.custom_sampler import TopScores
 from tests.replay.guarantees.test_conformance import kinds
 
 SAMPLERS = sorted(kinds() - {CustomSampler, TopScores}, key=lambda kind: kind.__name__)

@@ -4,6 +4,7 @@ Shapes: R replicas, B rows, T time steps, E environments. A sampler returns its 
 calls it without knowing its kind.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -21,8 +22,49 @@ from replaylab.replay.data.forks import BufferLock
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.schedules import Schedules
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_generators, sampling_streams
-from replaylab.replay.samplers.unfed import UnfedDraws
 from replaylab.trees import flatten
+
+UNFED_LIMIT = 1000
+"""Batches that may be drawn before the first feedback."""
+
+
+class UnfedDraws:
+    """Counts the batches that are drawn before the first feedback, and warns once at `UNFED_LIMIT`.
+
+    Priorities that differ without feedback, as those of a snapshot or of a storage do, are no reason for a warning.
+
+    Args:
+        sampler: Name of the sampler's class.
+        priorities: Name of the sampler's priorities in the core's state; None: it has none.
+    """
+
+    def __init__(self, sampler: str, priorities: str | None) -> None:
+        self._sampler, self._priorities, self._drawn = sampler, priorities, 0
+
+    def counted(self, core: _core.Replay) -> "UnfedDraws | None":
+        """Count a batch; return None if no more need to be counted."""
+        self._drawn += 1
+        if self._drawn < UNFED_LIMIT:
+            return self
+        if self._priorities is None or not self._differ(core):
+            warnings.warn(
+                f"{self._sampler} draws by priorities, but {UNFED_LIMIT:,} batches were drawn and none was fed back, "
+                "so all steps still have the priority of a new step; call update_priorities(batch.id, td_error) after "
+                "each update (with TorchRL update_tensordict_priority(batch)), or use a sampler without feedback, such "
+                "as Uniform()",
+                stacklevel=4,
+            )
+        return None
+
+    def _differ(self, core: _core.Replay) -> bool:
+        """Whether some stored steps have different priorities."""
+        for name, values in core.state().items():
+            if name.endswith(f".sampler.{self._priorities}"):
+                positive = values[values > 0]
+                if positive.size and positive.min() < positive.max():
+                    return True
+        return False
+
 
 Core = _core.Replay
 Bools = npt.NDArray[np.bool_]

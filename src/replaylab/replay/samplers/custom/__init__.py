@@ -1,1 +1,0 @@
-"""Samplers written in Python: their base classes, and what a buffer keeps for them."""
