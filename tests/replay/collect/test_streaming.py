@@ -22,7 +22,7 @@ from replaylab.replay import (
     ShuffledEpochs,
     Uniform,
 )
-from replaylab.replay.collect.source_items import fields_of_step
+from replaylab.replay.collect.streaming import fields_of_step
 from tests.oracle import flatten
 from tests.replay.buffers import Even, transition
 from tests.same import same

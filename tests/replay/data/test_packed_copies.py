@@ -11,7 +11,7 @@ import torch
 from replaylab.errors import ConfigError, DtypeError
 from replaylab.replay import Batch, Field, Prioritized, ReplayBuffer
 from replaylab.replay.data import batch as batches_of
-from replaylab.replay.data.packed_copies import ALIGNMENT, CudaCopies, PackedCopies
+from replaylab.replay.data.frameworks import ALIGNMENT, CudaCopies, PackedCopies
 
 FIELDS = {
     "x": Field((3, 5)),

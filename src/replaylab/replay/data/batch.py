@@ -6,7 +6,7 @@ from typing import Any
 
 from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.data import frameworks as output
-from replaylab.replay.data.packed_copies import CudaCopies, PackedCopies
+from replaylab.replay.data.frameworks import CudaCopies, PackedCopies
 from replaylab.trees import flatten
 
 
