@@ -41,7 +41,7 @@ References = Mapping[str, tuple[float, str]]
 
 @dataclass(frozen=True)
 class CurveStyle:
-    """How the curves of a figure are drawn."""
+    """Style of the curves of a figure."""
 
     lines: Mapping[str, LineStyle]
     """Line styles of strategies, by name."""

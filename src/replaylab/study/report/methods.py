@@ -108,13 +108,13 @@ def _what_was_run(ran: WhatRan) -> list[str]:
             f" Other budgets, in {spec.budget.unit}: {sentences.joined(own_budgets)}. Average returns end with the "
             "shortest budget of an environment and learner."
         )
-    made = [
+    env_options = [
         f"{name}: {_options(options)}."
         for name, options in spec.env_options.items()
         if options and name in ran.environments
     ]
-    if made:
-        runs += f" Options of the environments. {' '.join(made)}"
+    if env_options:
+        runs += f" Options of the environments. {' '.join(env_options)}"
     learners = [f"{spec.titles.learners.get(name, name)}: {learner_settings(spec, name)}." for name in ran.learners]
     replays = [f"{spec.title_of(name)}: {strategy_settings(spec, name)}." for name in names]
     judged = (

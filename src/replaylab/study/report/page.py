@@ -100,7 +100,7 @@ class ReportTable:
 
 
 Shown = ReportFigure | ReportTable
-"""What a section shows."""
+"""A figure or table of a section."""
 
 
 @dataclass(frozen=True)

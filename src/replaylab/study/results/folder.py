@@ -113,7 +113,7 @@ class StudyFolder:
 
         lock = FileLock(self.path / ".lock", timeout=_SECONDS_TO_DIE)
         parts = [self.path / name for name in ("runs", "timing", "failures")]
-        made = [folder for folder in (*parts, self.path, *self.path.parents) if not folder.exists()]
+        new_folders = [folder for folder in (*parts, self.path, *self.path.parents) if not folder.exists()]
         with writing(self.path):
             for part in parts:
                 part.mkdir(parents=True, exist_ok=True)
@@ -128,8 +128,8 @@ class StudyFolder:
             leftovers.sweep(self.path)
             yield
         finally:
-            if made and not self.has_records:
-                leftovers.remove_unused(Path(lock.lock_file), made)
+            if new_folders and not self.has_records:
+                leftovers.remove_unused(Path(lock.lock_file), new_folders)
             lock.release()
 
     def refuse_published(self) -> None:

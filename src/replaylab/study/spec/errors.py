@@ -44,7 +44,7 @@ _EXAMPLES = {
     "learners": '[learners.dqn] with type = "dqn"',
     "strategies": '[strategies.uniform] with type = "uniform"',
 }
-"""What to add where a key is missing."""
+"""Lines to add if a key is missing."""
 
 _MISSPELT = re.compile(r"unknown key `((?:.*\.)?)[^.`]*`; did you mean `(.*?)`")
 """The table, with a dot behind it, and the suggested key of a message by `unknown_key`."""

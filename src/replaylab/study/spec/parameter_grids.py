@@ -67,26 +67,26 @@ def expanded(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> Exp
     Raises:
         ValueError: ``vary`` or ``factors`` breaks a rule, or two tables get one name or title.
     """
-    made = ExpandedTables({}, {}, {})
+    expansion = ExpandedTables({}, {}, {})
     for name, table in tables.items():
         if not isinstance(table, dict) or not {"vary", "factors"} & set(table):
             each: list[_Made] = [(name, table, None)]
         else:
             each = list(_each(name, table, f"{where}.{name}", catalogue))
         for new, variant, origin in each:
-            if new in made.tables:
+            if new in expansion.tables:
                 raise ValueError(
                     f"`{where}` must have different names, but {new!r} appears twice, from `vary` of {name!r}; "
                     f"rename a table"
                 )
-            made.tables[new] = variant
+            expansion.tables[new] = variant
             if origin is not None:
-                made.origins[new] = origin.model_dump()
+                expansion.origins[new] = origin.model_dump()
             if isinstance(variant, dict) and "title" in variant:
-                made.tables[new] = {k: v for k, v in variant.items() if k != "title"}
-                made.titles[new] = _title(variant["title"], origin)
-    _check_titles(made, where)
-    return made
+                expansion.tables[new] = {k: v for k, v in variant.items() if k != "title"}
+                expansion.titles[new] = _title(variant["title"], origin)
+    _check_titles(expansion, where)
+    return expansion
 
 
 def _title(title: Any, origin: Origin | None) -> Any:
@@ -95,11 +95,11 @@ def _title(title: Any, origin: Origin | None) -> Any:
     return f"{title} ({values})" if values and isinstance(title, str) else title
 
 
-def _check_titles(made: ExpandedTables, where: str) -> None:
+def _check_titles(expansion: ExpandedTables, where: str) -> None:
     """Raise unless reports can distinguish all strategies, or all learners."""
     seen: dict[str, str] = {}
-    for name in made.tables:
-        title = str(made.titles.get(name, name))
+    for name in expansion.tables:
+        title = str(expansion.titles.get(name, name))
         if title in seen:
             raise ValueError(
                 f"`{where}.{name}.title` must be unique among {where}, but {title!r} is also that of {seen[title]!r}; "

@@ -42,7 +42,7 @@ def resolved_overrides(
         options = {**learner.options, **changes, **_inner(learner.options, changes)}
         changed = resolve(Part.of(learner.type, options), LEARNERS, f"{where}.learner", source)
     gamma = {"gamma": with_arguments((changed or learner).options).get("gamma", 0.99)}
-    made = tuple(
+    resolved_transforms = tuple(
         resolve(
             Part.of(p.type, (gamma if p.type == "n_step" else {}) | p.options),
             TRANSFORMS,
@@ -51,7 +51,7 @@ def resolved_overrides(
         )
         for p in transforms
     )
-    return ResolvedOverrides(learner=changed, transforms=made)
+    return ResolvedOverrides(learner=changed, transforms=resolved_transforms)
 
 
 def without_code(learner: Part) -> Part:

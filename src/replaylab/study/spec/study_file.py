@@ -121,8 +121,8 @@ class Spec(StudyTables):
         recorded = value.get("origins") or {}  # those of a study.json
         if not isinstance(recorded, dict) or not all(isinstance(of, dict) for of in recorded.values()):
             return value
-        made = {"learners": learners.origins, "strategies": strategies.origins}
-        origins = recorded | {k: recorded.get(k, {}) | of for k, of in made.items()}
+        file_origins = {"learners": learners.origins, "strategies": strategies.origins}
+        origins = recorded | {k: recorded.get(k, {}) | of for k, of in file_origins.items()}
         for name, table in strategies.tables.items():
             if isinstance(table, dict) and "learners" in table:
                 names = list(learners.tables)
@@ -230,9 +230,9 @@ class Spec(StudyTables):
     def _check_baseline(self) -> None:
         if self.baseline in self.strategies:
             return
-        made = [name for name, origin in self.origins.strategies.items() if origin.table == self.baseline]
-        named = made or list(self.strategies)
-        why = ", a table that `vary` makes these of" if made else ""
+        variants = [name for name, origin in self.origins.strategies.items() if origin.table == self.baseline]
+        named = variants or list(self.strategies)
+        why = ", a table that `vary` makes these of" if variants else ""
         raise ValueError(
             f"`baseline` must name one of the strategies ({', '.join(named)}), but got {self.baseline!r}{why}"
         )
@@ -276,8 +276,10 @@ class Spec(StudyTables):
             raise SpecError(f"{file}: is nested too deep.") from error
         except ValueError as error:  # not of TOML's grammar, not of UTF-8, a number of 5,000 digits
             raise SpecError(f"{file}: is not valid TOML: {error}.") from error
-        if made := next((key for key in MADE if key in table), None):
-            raise SpecError(unknown_key(str(file), made, [name for name in cls.model_fields if name not in MADE]))
+        if internal_key := next((key for key in MADE if key in table), None):
+            raise SpecError(
+                unknown_key(str(file), internal_key, [name for name in cls.model_fields if name not in MADE])
+            )
         return cls.from_table(table, source=str(file))
 
     @classmethod

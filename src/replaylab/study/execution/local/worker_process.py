@@ -51,7 +51,7 @@ class WorkerProcess:
         self._on_event = on_event
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self._watcher = threading.Thread(target=self._tell_end, daemon=True)
+        self._watcher = threading.Thread(target=self._report_end, daemon=True)
         self._watcher.start()
 
     @property
@@ -107,7 +107,7 @@ class WorkerProcess:
             self._mute = True
             self._process.kill()
 
-    def _tell_end(self) -> None:
+    def _report_end(self) -> None:
         """Wait for the end of the process, and report it last; a forked child may hold its pipe open."""
         code = self._process.wait()
         self.kill()

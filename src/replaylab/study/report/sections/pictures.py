@@ -26,32 +26,34 @@ ChunkPictures: TypeAlias = "tuple[Chunk, dict[str, bytes]]"
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return the videos; None if the study asks for none."""
-    made = [(chunk, read_pictures(page.study.file_of(chunk))) for chunk in page.study.present if chunk.watch.video]
-    figures, points = list(_videos(page, made)), list(_not_made(page, made))
+    chunk_pictures = [
+        (chunk, read_pictures(page.study.file_of(chunk))) for chunk in page.study.present if chunk.watch.video
+    ]
+    figures, points = list(_videos(page, chunk_pictures)), list(_not_made(page, chunk_pictures))
     if not figures and not points:
         return None
     about = "Of the first seed of each strategy, when its training had ended."
     return Section("Videos", figures, [about], points=points)
 
 
-def _not_made(page: Page, made: Sequence[ChunkPictures]) -> Iterator[str]:
+def _not_made(page: Page, chunk_pictures: Sequence[ChunkPictures]) -> Iterator[str]:
     """Yield for each cell why the video of its first chunk could not be made."""
     seen = set()
-    for chunk, pictures in made:
+    for chunk, pictures in chunk_pictures:
         if chunk.key not in seen and (reason := pictures.get(f"{VIDEO}{NOT_MADE}")):
             where = f"{page.spec.title_of(chunk.strategy)}, {page.spec.place_of(*chunk.key[:2])}"
             yield f"No video of {where}: {reason.decode()}"
         seen.add(chunk.key)
 
 
-def _videos(page: Page, made: Sequence[ChunkPictures]) -> Iterator[ReportFigure]:
+def _videos(page: Page, chunk_pictures: Sequence[ChunkPictures]) -> Iterator[ReportFigure]:
     """Yield the videos of each environment and learner; each of them is also a file beside the page."""
     room = MOST_BYTES
     cells: dict[tuple[str, str], list[tuple[Chunk, bytes]]] = {}
-    for chunk, pictures in made:
+    for chunk, pictures in chunk_pictures:
         if VIDEO in pictures:
             cells.setdefault(chunk.key[:2], []).append((chunk, pictures[VIDEO]))
-    shown = [chunk for chunk, pictures in made if VIDEO in pictures]
+    shown = [chunk for chunk, pictures in chunk_pictures if VIDEO in pictures]
     keys = keys_of("greedy_play", [f"{' '.join(chunk.key)} {chunk.seeds[0]}" for chunk in shown])
     files = {chunk.id: f"figures/{key}.webp" for chunk, key in zip(shown, keys, strict=True)}
     for number, (cell, of_cell) in enumerate(cells.items()):
