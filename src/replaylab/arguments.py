@@ -264,7 +264,7 @@ def encodable(text: str) -> bool:
 
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-"""How a URL begins, also after `pathlib` has removed a slash; the drive of a Windows path has only one letter."""
+"""First part of a URL, also after `pathlib` has removed a slash; the drive of a Windows path has only one letter."""
 
 
 def local(name: str, of: str) -> str:

@@ -63,7 +63,7 @@ class Episodes:
 
     @property
     def obs(self) -> dict[str, Bits]:
-        """What is seen, in the form of a GoalEnv."""
+        """Observation, in the form of a GoalEnv."""
         return {"observation": self.bits, "achieved_goal": self.bits, "desired_goal": self.goal}
 
     def step(self, action: npt.NDArray[np.int64], last: bool) -> dict[str, Any]:

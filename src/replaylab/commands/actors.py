@@ -22,7 +22,7 @@ FILE = "actors.json"
 
 @dataclass(frozen=True)
 class WithActors:
-    """What trains a chunk of one seed by actors, in the way of `train_chunk`.
+    """Training of a chunk of one seed by actors, in the way of `train_chunk`.
 
     Attributes:
         count: N.

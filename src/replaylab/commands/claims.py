@@ -24,7 +24,7 @@ class ClaimsCommand:
     """
 
     numbers: Annotated[Positional[tuple[int, ...]], arg(metavar="NUMBER ...")] = ()
-    """Which claims; none: all of them, which takes long."""
+    """Numbers of the claims; none: all of them, which takes long."""
 
     all: bool = False
     """Measure every claim again with this code, and end with a table. What is measured stays in results/claims/CODE, so

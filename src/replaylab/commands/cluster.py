@@ -24,7 +24,7 @@ class ClusterCommand:
     """
 
     what: Annotated[Positional[Literal["status"]], arg(metavar="status")]
-    """What is shown: sizes, totals, rates, epochs, and what was lost so far."""
+    """Show sizes, totals, rates, epochs, and losses so far."""
 
     address: str = "auto"
     """HOST:PORT of the cluster; auto: the one that runs on this machine."""

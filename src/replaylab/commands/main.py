@@ -18,12 +18,10 @@ from typing import Annotated, Any, Union, get_args
 
 from replaylab import __version__
 from replaylab.arguments import did_you_mean
-from replaylab.commands.catalog import StudyList, StudyShow
 from replaylab.commands.claims import ClaimsCommand
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.commands.places import with_local_paths
-from replaylab.commands.studies import StudyReport
-from replaylab.commands.study_run import StudyRun
+from replaylab.commands.study import StudyList, StudyReport, StudyRun, StudyShow
 from replaylab.commands.train_command import TrainCommand
 from replaylab.commands.watch import WatchCommand
 from replaylab.errors import ReplayError

@@ -31,7 +31,7 @@ GAME_OPTIONS = {
     "episodic_life": flag,
     "max_episode_steps": optional(whole()),
 }
-"""What arguments of a game must be, by their names."""
+"""Rules of a game's arguments, by name."""
 
 
 @takes(**GAME_OPTIONS)

@@ -34,7 +34,7 @@ VECTORISED: dict[str, Any] = {
 """Vector classes that step all copies in one call, by the entry point of the environment that they reproduce."""
 
 BACKENDS = ("ale", "envpool")
-"""What else can step copies."""
+"""Other backends that can step copies."""
 
 NOISY = "replaylab/NoisyRewards-v0"
 NO_LIMIT = -1

@@ -1,4 +1,4 @@
-"""How evenly a buffer is used, and how informative a batch is. Leading axes (replicas) are kept; ``N`` stored steps."""
+"""Evenness of a buffer's use, and informativeness of a batch. Leading axes (replicas) are kept; ``N`` stored steps."""
 
 from __future__ import annotations
 

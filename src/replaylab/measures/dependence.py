@@ -1,4 +1,4 @@
-"""How dependent the rows of a batch are. Leading axes (replicas, draws) are kept; ``B`` rows, ``D`` features."""
+"""Dependence between the rows of a batch. Leading axes (replicas, draws) are kept; ``B`` rows, ``D`` features."""
 
 from __future__ import annotations
 

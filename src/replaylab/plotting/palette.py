@@ -39,7 +39,7 @@ _PATTERNS = tuple(pattern for pattern in LINES if pattern != "--")
 
 @dataclass(frozen=True)
 class LineStyle:
-    """How one strategy is drawn."""
+    """Line style of one strategy."""
 
     light: str
     dark: str
@@ -51,7 +51,7 @@ class LineStyle:
     """CSS class of everything drawn of it on a page, so that a click on the legend can hide it; empty: no class."""
 
     title: str = ""
-    """What legends and panels call it."""
+    """Name in legends and panels."""
 
 
 COLORS = {"--baseline": BASELINE, **{f"--hue-{i}": hue for i, hue in enumerate(HUES)}}

@@ -55,7 +55,7 @@ class TapeWriter:
         self._ends: list[list[int]] | None = None  # as the file has them
 
     def __len__(self) -> int:
-        """How many draws there are."""
+        """Return the number of draws."""
         return sum(len(newest[0]) for newest, _ in self._packed) + len(self._open)
 
     @takes(ids=wholes())

@@ -1,4 +1,4 @@
-"""How often one strategy beats another, and what share of runs gets how far."""
+"""Effect sizes: probability of improvement, standardized difference, performance profile."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ VECTOR = instance(VectorEnv, "a vector environment of Gymnasium's")
 
 
 def autoreset(value: Any) -> AutoresetMode:
-    """What happens when an episode ends."""
+    """Autoreset mode: the behavior when an episode ends."""
     try:
         return AutoresetMode(value)
     except ValueError:

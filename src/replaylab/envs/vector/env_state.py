@@ -121,7 +121,9 @@ def prepare(env: Env) -> None:
     """Wrap the copies of a vector environment so that `state_of` works; call it before the first reset."""
     inner = _inner(env)
     if isinstance(inner, SyncVectorEnv):
-        inner.envs = [env_copy if _tells(env_copy) else Remembering(_unwrapped(env_copy)) for env_copy in inner.envs]
+        inner.envs = [
+            env_copy if _saves_its_state(env_copy) else Remembering(_unwrapped(env_copy)) for env_copy in inner.envs
+        ]
 
 
 def _unwrapped(env_copy: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -132,7 +134,7 @@ def _unwrapped(env_copy: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 def possible(env: Env) -> bool:
     """Return whether the environment can continue exactly from a saved state."""
     inner = _inner(env)
-    return _tells(inner) or isinstance(inner, SyncVectorEnv)
+    return _saves_its_state(inner) or isinstance(inner, SyncVectorEnv)
 
 
 def check(env: Env, env_id: str, purpose: str) -> None:
@@ -176,7 +178,7 @@ def state_of(env: Any) -> State:
     """Return the complete state of a prepared environment, every array (E, ...)."""
     if _wraps(env):
         return {**state_of(env.env), **env.own_state()}
-    if _tells(env):
+    if _saves_its_state(env):
         state: State = env.state()
         return state
     flags = {name: getattr(env, name).copy() for name in FLAGS}
@@ -189,7 +191,7 @@ def restore(env: Any, state: State) -> None:
         restore(env.env, state)
         env.restore_own(state)
         return
-    if _tells(env):
+    if _saves_its_state(env):
         env.restore(state)
         return
     env.reset()
@@ -220,7 +222,7 @@ def _inner(env: Env) -> Any:
     return _inner(env.env) if _wraps(env) else env  # type: ignore[attr-defined]
 
 
-def _tells(env: Any) -> bool:
+def _saves_its_state(env: Any) -> bool:
     """Whether an environment saves and restores its state itself, as the library's environments do."""
     return callable(getattr(env, "state", None)) and callable(getattr(env, "restore", None))
 

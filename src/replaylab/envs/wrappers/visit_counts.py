@@ -1,4 +1,4 @@
-"""How often each state was visited, counted while a vector environment is stepped."""
+"""Number of visits of each state, counted while a vector environment is stepped."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

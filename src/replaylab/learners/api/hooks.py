@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Feedback = str
-"""What goes back from batches to the sampler; see `replaylab.replay.Sampler`."""
+"""Kind of feedback from batches to the sampler; see `replaylab.replay.Sampler`."""
 
 
 @dataclass(slots=True)

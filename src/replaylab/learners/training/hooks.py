@@ -20,7 +20,7 @@ from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
 
 EVENTS = tuple(name for name in vars(Hook) if name.startswith(("on_", "before_", "after_")))
-"""What happens in training, in the order of a turn: the methods of `Hook` that are called then."""
+"""Events of training, in the order of a turn: the methods of `Hook` that are called then."""
 
 PROGRESS_PERIOD = 100
 """Environment steps between two calls of `Callbacks.progress`."""
@@ -156,7 +156,7 @@ class HookList:
 
 
 class HookedRun:
-    """What the runs of all loops have alike: the settings, the hooks and the clock.
+    """Base class of the runs of all loops: the settings, the hooks and the clock.
 
     Args:
         configuration: The settings.
