@@ -39,7 +39,7 @@ class ReplayBuffer(CommonMembers):
         replicas: R independent buffers in one, each with its own C steps, priorities and random stream,
             served by one call; None: no R axis.
         sampler: What to draw.
-        transforms: What a drawn step becomes: `NStep`, `FrameStack`, `Hindsight`, `Sequence`, in any combination.
+        transforms: Transforms of the drawn steps: `NStep`, `FrameStack`, `Hindsight`, `Sequence`, in any combination.
         next_obs: "stored", or "derived": ``next_obs`` is read from the row of the environment's next step; only an
             episode's last one is stored in a separate row. Half the memory, equal batches.
         retention: What is kept: `Fifo` (default) or `Reservoir`.

@@ -25,7 +25,7 @@ from replaylab.replay.data.arrays import picked
 from replaylab.replay.storage import Fifo, Handle, Reservoir
 
 TRIES = 20
-"""How often `load` starts again because a concurrent `save` has replaced the snapshot."""
+"""Number of times that `load` starts again because a concurrent `save` has replaced the snapshot."""
 
 DEEP, OPEN = "copy.deepcopy", "handle().open()"
 

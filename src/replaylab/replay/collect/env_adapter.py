@@ -1,4 +1,4 @@
-"""How many environments there are, and how to read what they return: Gymnasium's and EnvPool's."""
+"""Adapter of environments, Gymnasium's and EnvPool's: their number, and the reading of what they return."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -20,7 +20,7 @@ FIRST, LAST = 0, 2
 
 
 class Returned(NamedTuple):
-    """What environments returned, with one row for each, whatever their interface.
+    """Results of environments, with one row for each, whatever their interface.
 
     Attributes:
         rows: Which environments, int32 (M,); None: all N in order.
@@ -40,7 +40,7 @@ class Returned(NamedTuple):
 
 
 class EnvAdapter:
-    """What a recorder needs to know of its environments.
+    """Properties of environments that a recorder needs.
 
     Attributes:
         pool: Whether they are an EnvPool, with `send` and `recv`.

@@ -24,7 +24,7 @@ UNRECORDED = ("step_async", "step_wait", "reset_async", "reset_wait")
 """Methods of vector environments that would bypass the recorder."""
 
 NEW, READY, MOVING, OVER = range(4)
-"""What an environment waits for next: its first observation, an action, an action's result, a reset."""
+"""States of an environment, by the next event: its first observation, an action, an action's result, a reset."""
 
 ALL = slice(None)
 Rows = npt.NDArray[np.int32]

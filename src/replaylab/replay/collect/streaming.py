@@ -183,7 +183,7 @@ class ReplayStream:
 
     @property
     def cycles(self) -> Any:
-        """How often the memory has been filled to its end: int, or int64 ``[R]``."""
+        """Number of times that the memory has been filled to its end: int, or int64 ``[R]``."""
         return self._stored() // self._capacity
 
     def state(self, folder: str | PathLike[str] | None = None) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What a step and a batch hold: fields, arrays and their rules, schedules, seeds."""
+"""Contents of steps and batches: fields, arrays and their rules, schedules, seeds."""

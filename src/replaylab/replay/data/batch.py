@@ -1,4 +1,4 @@
-"""What `sample` returns."""
+"""Batches, as `sample` returns them."""
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ class Batch(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class Delivery:
-    """What is done to each batch of `ReplayBuffer.batches`.
+    """Processing of each batch of `ReplayBuffer.batches`.
 
     Attributes:
         send: Called in the thread that draws, with the batch.

@@ -80,7 +80,7 @@ class _Ramp(Schedule):
         """Return how much of the way is behind, in [0, 1].
 
         Raises:
-            ConfigError: The way is in environment steps, and they were not told.
+            ConfigError: The way is in environment steps, and their number was not passed.
         """
         if self.steps is None:
             return min(max(progress / self.until, 0.0), 1.0)

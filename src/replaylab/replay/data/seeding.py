@@ -13,10 +13,10 @@ Seed = int | np.random.SeedSequence | Sequence[int] | None
 
 @unique
 class ReplayStreamKey(IntEnum):
-    """What a buffer's random streams are for; the value is a stream's spawn key below the seed (of each replica).
+    """Purposes of a buffer's random streams; the value is a stream's spawn key below the seed (of each replica).
 
-    Who spawns their own streams from the same seed, as `replaylab.learners` does, takes other keys; a further
-    purpose of a buffer's takes one that is in neither list.
+    If you spawn your own streams from the same seed, as `replaylab.learners` does, use other keys. A new purpose of a
+    buffer needs a key that is in neither list.
 
     Attributes:
         SAMPLING: Which steps a batch is made of.

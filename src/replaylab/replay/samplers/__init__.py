@@ -1,1 +1,1 @@
-"""Which stored steps a batch is made of, with what exact probability."""
+"""Samplers: the choice of the stored steps for a batch, with their exact probabilities."""

@@ -92,7 +92,7 @@ class Record:
 
 
 class View:
-    """What a `CustomSampler` sees of one replica: every array has one entry a stored step, oldest first.
+    """View of one replica for a `CustomSampler`: every array has one entry a stored step, oldest first.
 
     Attributes:
         ids: int64 (N,).
@@ -142,7 +142,7 @@ class View:
 
     @property
     def replay_counts(self) -> Ids:
-        """How often each step was drawn."""
+        """Number of draws of each step."""
         return self._record.counts[self._slots]
 
     @property
@@ -159,10 +159,10 @@ class View:
 
 
 SUMS_TO_ONE = 1e-4
-"""How far the sum of probabilities may be from 1: the rounding error of float32 over millions of steps."""
+"""Largest difference of the sum of probabilities from 1: the rounding error of float32 over millions of steps."""
 
 DRAWN_AS_IT_IS = 1e-12
-"""How far the sum may be from 1 without being normalized."""
+"""Largest difference of the sum from 1 without normalization."""
 
 
 class CustomSampler(Sampler):

@@ -25,7 +25,7 @@ NewSteps = Literal["largest_stored", "largest_ever"]
 NEW_STEPS: tuple[NewSteps, ...] = ("largest_stored", "largest_ever")
 
 ABSOLUTE, CLIPPED, POSITIVE = range(3)
-"""What the core makes of a TD error: |δ| + ε, max(|δ|, 1), or max(δ, 0) + ε."""
+"""Conversions of a TD error by the core: |δ| + ε, max(|δ|, 1), or max(δ, 0) + ε."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a sampler is: which stored steps a batch is made of, with what exact probability.
+"""Base class of samplers, which choose the stored steps for a batch, with their exact probabilities.
 
 A sampler is a small frozen configuration; the state it needs lives in the buffer. N is the number of stored
 steps, B the batch size asked for, δ a TD error.
@@ -16,12 +16,12 @@ COUNT = whole(most=2**53)
 """Counts go to the core as float64, which holds them exactly up to there."""
 
 FeedbackKind = Literal["td_error", "reducible_loss"]
-"""What a learner is to give to `update_priorities`: TD errors δ, or a row's loss under the online network less that
-under the target network."""
+"""Feedback that a learner passes to `update_priorities`: TD errors δ, or a row's loss under the online network minus
+its loss under the target network."""
 
 
 class Sampler:
-    """What to draw; give one to `ReplayBuffer(sampler=...)`.
+    """Base class of samplers; pass a sampler to `ReplayBuffer(sampler=...)`.
 
     Attributes:
         wants_feedback: Whether `update_priorities` changes what is drawn.

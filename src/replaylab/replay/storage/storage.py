@@ -26,7 +26,7 @@ MEMBERS: dict[str, Rule[Any]] = {
     "writers": whole(most=4_000),
     "create": optional(flag),
 }
-"""What each member of a storage must be, except for its methods."""
+"""Rules of each member of a storage, except its methods."""
 
 
 @runtime_checkable
@@ -123,7 +123,7 @@ def headroom(capacity: int, writers: int) -> int:
 
 @dataclass(frozen=True)
 class Handle:
-    """What another process needs to open the same rows; it can be pickled."""
+    """Description from which another process opens the same rows; it can be pickled."""
 
     kind: type[Any]
     options: Mapping[str, Any]
