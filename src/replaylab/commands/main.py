@@ -18,10 +18,11 @@ from typing import Annotated, Any, Union, get_args
 
 from replaylab import __version__
 from replaylab.arguments import did_you_mean
+from replaylab.commands.catalog import StudyList, StudyShow
 from replaylab.commands.claims import ClaimsCommand
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.commands.places import with_local_paths
-from replaylab.commands.study import StudyList, StudyReport, StudyRun, StudyShow
+from replaylab.commands.study import StudyReport, StudyRun
 from replaylab.commands.train_command import TrainCommand
 from replaylab.commands.watch import WatchCommand
 from replaylab.errors import ReplayError

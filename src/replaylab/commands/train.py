@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
 from replaylab.commands.saved_runs import describe_run
-from replaylab.learners import Hook
 from replaylab.study.analysis import comparisons
-from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan.chunks import Chunk
 from replaylab.study.report import sentences
@@ -26,12 +24,8 @@ from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_chunk
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from replaylab.learners import Agents, Hook, TrainingRun
-    from replaylab.learners.api.clock import Clock
+    from replaylab.learners import Agents, Hook
     from replaylab.watch import Episode
-
 
 Trainer = Callable[..., dict[str, Any]]
 """Trains a chunk, as `train_chunk` does, and returns its columns."""
@@ -95,7 +89,7 @@ def _train_with_progress(
     chunk: Chunk, console: Console, hooks: Sequence[Hook], resume: Path | None, trainer: Trainer
 ) -> tuple[dict[str, Any], int]:
     """Train with a progress bar, print each evaluation, and return the rows, and how much was trained now."""
-    from replaylab.commands.train import Session, shown  # with the learners, which are heavy
+    from replaylab.commands.session import Session, shown  # with the learners, which are heavy
 
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -174,45 +168,3 @@ def _final(columns: Mapping[str, NDArray[Any]], chunk: Chunk) -> statistics.Inte
     rows = columns["metric"] == comparisons.RETURN
     curve = comparisons.curve_of_runs(chunk, *(columns[k][rows] for k in ("seed", "step", "value")))
     return statistics.bootstrap_interval(curve.of_runs("final"))
-
-
-class Session(Hook):
-    """Counts, over all seeds and in the budget's unit, what this call trains.
-
-    Attributes:
-        todo: Steps or episodes that were missing when training began or continued.
-    """
-
-    def __init__(self) -> None:
-        self.todo = 0
-        self._clock: Clock | None = None
-
-    def on_begin(self, run: TrainingRun) -> None:
-        """Count what is missing; seeds that an algorithm trains one after the other add up."""
-        self._clock = run.clock
-        self.todo += self._left
-
-    def after_turn(self, run: TrainingRun) -> None:
-        """Store the clock, which is a new one after a seed has ended."""
-        self._clock = run.clock
-
-    @property
-    def taken(self) -> int:
-        """Number of steps or episodes trained so far."""
-        return self.todo - self._left
-
-    @property
-    def _left(self) -> int:
-        return 0 if self._clock is None else int(np.maximum(self._clock.total - self._clock.now, 0).sum())
-
-
-@contextmanager
-def shown(bar: Progress) -> Iterator[None]:
-    """Show a progress bar; it is closed, and the cursor restored, however early Ctrl-C comes."""
-    try:
-        with delayed_interrupts():
-            bar.start()
-        yield
-    finally:
-        with delayed_interrupts():
-            bar.stop()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-import tomllib
 import traceback
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,12 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from replaylab.commands.places import check_no_run, check_place, check_replaceable
 from replaylab.errors import ReplayError, SpecError
-from replaylab.study.spec.components import Catalogue, Part, resolve
 
 if TYPE_CHECKING:
     from replaylab.commands.train import Trainer
     from replaylab.study.plan.chunks import Chunk
-
 
 with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
     from tyro.conf import arg
@@ -35,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "envs_per_actor": 1,
     "shards": 2,
 }
-"""Below, None is what was not given: --resume tells it from a default that was."""
+"""Below, None marks an option that was not passed, since --resume must distinguish it from a passed default."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +244,7 @@ class TrainCommand:
         Raises:
             SpecError: One is unknown or breaks a rule.
         """
-        from replaylab.commands.train_command import on_device, options_of, part_of, transform_of
+        from replaylab.commands.train_options import on_device, options_of, part_of, transform_of
         from replaylab.study.plan.chunks import plan
         from replaylab.study.spec.components import LEARNERS, STRATEGIES
         from replaylab.study.spec.study_file import Spec
@@ -293,81 +289,3 @@ class TrainCommand:
         """The options by name, with `DEFAULTS` for those that were not given."""
         chosen = {name: value for name, value in vars(self).items() if value is not None}
         return DEFAULTS | {"seeds": 10 if self.actors is None and self.device is None else 1} | chosen
-
-
-GAMES = 64
-"""Copies of an Atari game that a learner on a device steps together."""
-
-
-def part_of(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
-    """Return the table of a learner or a strategy.
-
-    Args:
-        kind: A type of the catalogue, or ``module:Class``.
-        options: ``key=value``, values as in TOML.
-        catalogue: Its types.
-        where: The option of the command line that names it.
-
-    Raises:
-        SpecError: An option is unknown or breaks a rule.
-    """
-    part = Part.of(kind, options_of(options, f"{where}-options"))
-    return resolve(part, catalogue, where, "train").model_dump()
-
-
-def transform_of(text: str) -> dict[str, Any]:
-    """Return the table of a transform: ``type`` or ``type:key=value,key=value``, values as in TOML."""
-    kind, _, options = text.partition(":")
-    return {"type": kind, **options_of([option for option in options.split(",") if option], "--transforms")}
-
-
-def options_of(texts: Iterable[str], where: str) -> dict[str, Any]:
-    """Return options ``key=value`` of a command line as a table; each name may be given once."""
-    pairs = [_option(text, where) for text in texts]
-    names = [name for name, _ in pairs]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise SpecError(f"train: {where} must give each name once, but got {twice[0]} {names.count(twice[0])} times")
-    return dict(pairs)
-
-
-def on_device(
-    device: str,
-    env_id: str,
-    learner_options: Iterable[str],
-    transforms: list[dict[str, Any]],
-    env_options: dict[str, Any],
-) -> tuple[str, ...]:
-    """Return further options of a learner that learns on a device.
-
-    Of an Atari game that has no backend, it also adds to the options of the environment, and, without a stack of
-    frames, to the transforms.
-
-    Args:
-        device: PyTorch's name of it.
-        env_id: The environment.
-        learner_options: The learner's options ``key=value``.
-        transforms: Tables of transforms.
-        env_options: Options of the environment.
-    """
-    from replaylab.envs.atari import is_atari
-
-    options = [f'device="{device}"', 'replay="device"']
-    if is_atari(env_id.rpartition(":")[2]) and env_options.setdefault("backend", "ale") == "ale":
-        if not any(option.startswith("envs=") for option in learner_options):
-            options.append(f"envs={GAMES}")
-        frames = env_options.get("frame_stack", 4)
-        if frames != 1 and not any(transform["type"] == "frame_stack" for transform in transforms):
-            transforms.append({"type": "frame_stack", "length": frames, "padding": "zero", "stacked_input": True})
-    return tuple(options)
-
-
-def _option(text: str, where: str) -> tuple[str, Any]:
-    """Split ``key=value``; a value that is not TOML is text."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise SpecError(f"train: {where} take KEY=VALUE, but got {text!r}.")
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key, value
