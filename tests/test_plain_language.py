@@ -2,13 +2,15 @@
 
 import pytest
 
-from tests.plain_language import CLEAN, NAMES, PHRASES, VAGUE, findings
+from tests.plain_language import NAMES, OPENING_UNCHECKED, PHRASES, VAGUE, VAGUE_ALLOWED, VAGUE_UNCHECKED, findings
 
 PLANTED = {
     "The law of one row is exact.": "law",
     "A clear error names the mend.": "mend",
     "A sampler of your own is a class.": "of your own",
     "What cannot be drawn is told.": "is told",
+    "The shards have told nothing.": "have told",
+    "The learner was not told.": "not told",
     "The returned count says so.": "says so",
     "A device that is none raises an error.": "that is none",
     "The path is no folder.": "is no folder",
@@ -47,18 +49,51 @@ def test_a_planted_habit_is_found(file, form, sentence, habit):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_found(name):
     for code in ("{}_of = 1", "def has_{}(x): pass", "f = lambda {}: 1"):
-        assert len(findings("module.py", code.format(name))) == 1
-    assert len(findings("module.py", f"class No{name.title()}: pass")) == 1
+        assert len(findings("tests/module.py", code.format(name))) == 1
+    assert len(findings("tests/module.py", f"class No{name.title()}: pass")) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("test_verdicts_hang_on_nothing", "depends on"),
+        ("test_an_empty_replay_says_so", "report, raise, log"),
+        ("ValueThatIsNone", "invalid"),
+    ],
+)
+def test_a_phrase_in_a_name_is_found(name, instead):
+    (finding,) = findings("tests/module.py", f"\ndef {name}(x): pass\n")
+    assert finding.startswith(f"tests/module.py:2: the name {name}: write {instead}")
+
+
+DOCSTRINGS = (
+    '"""{}"""',
+    'x = 1\n"""{}"""',
+    'class A:\n    """{}"""',
+    'class A:\n    x = 1\n    """{}"""',
+    'def f():\n    """\n    {}"""',
+)
+
+
+@pytest.mark.parametrize("code", DOCSTRINGS)
+@pytest.mark.parametrize("word", ["What", "Which", "Whose", "Who", "How"])
+def test_the_first_word_of_a_docstring_is_found(word, code):
+    text = code.format(f"{word} it holds.")
+    (finding,) = findings("src/replaylab/study/module.py", text)
+    assert f": a docstring begins with '{word}': " in finding
+    assert findings("src/replaylab/study/module.py", code.format("Whatever it holds. What follows.")) == []
+    for folder in OPENING_UNCHECKED:
+        assert findings(f"{folder}module.py", text) == []
 
 
 @pytest.mark.parametrize("name", VAGUE)
-def test_a_vague_name_is_found_in_clean_folders_only(name):
+def test_a_vague_name_is_found_in_checked_folders(name):
     for code in ("{} = 1", "def f({}): pass", "def _{}(x): pass", "x = [{} for {} in y]", "self._{} = 1"):
         text = code.replace("{}", name)
-        for folder in CLEAN:
-            (finding,) = [line for line in findings(f"{folder}module.py", text) if line.endswith("what it holds")]
-            assert finding.startswith(f"{folder}module.py:1: the name ")
-        assert not any("what it holds" in line for line in findings("tests/module.py", text))
+        (finding,) = [line for line in findings("src/module.py", text) if line.endswith("what it holds")]
+        assert finding.startswith("src/module.py:1: the name ")
+        for file in (*(f"{folder}module.py" for folder in VAGUE_UNCHECKED), *VAGUE_ALLOWED):
+            assert not any("what it holds" in line for line in findings(file, text))
 
 
 @pytest.mark.parametrize(

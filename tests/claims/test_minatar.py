@@ -151,7 +151,7 @@ def test_without_replay_each_step_is_learned_from_once_with_its_whole_return(nam
             assert batch["n_steps"].tolist() == [n] * 4
 
 
-def test_verdicts_hang_on_nothing_else_in_the_folder_and_it_stays_the_whole_studys(tmp_path):
+def test_verdicts_ignore_other_runs_in_the_study_folder(tmp_path):
     study = with_scores(tmp_path, {}, scatter=0.1)
     whole = list(components.measure(study))
     (other,) = (one for one in study.chunks if one.strategy == "lap" and "Freeway" in one.environment)

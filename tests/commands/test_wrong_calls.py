@@ -247,7 +247,7 @@ def test_a_misspelt_command_gets_a_suggestion(words, suggested, capsys):
         ("study run quick --checkpoint-every soon", "must be a number, or None, but got 'soon'"),
     ],
 )
-def test_an_option_that_is_no_number_names_the_rule(words, rule, capsys, monkeypatch):
+def test_an_option_that_must_be_a_number_names_the_rule(words, rule, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
     with pytest.raises(SystemExit) as left:
         cli.main(words.split())

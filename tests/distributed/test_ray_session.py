@@ -206,7 +206,7 @@ def test_numbers_of_cores_and_gpus(wrong):
 
 
 @pytest.mark.no_sanitizer
-def test_a_ray_of_its_own_is_on_the_loopback_address_with_the_priority_of_this_process(ray_here):
+def test_a_separate_ray_uses_loopback_and_this_process_priority(ray_here):
     assert ray_here.get_runtime_context().gcs_address.startswith("127.0.0.1:")
     assert ray_here.get(ray_here.remote(num_cpus=0)(lambda: os.nice(0)).remote()) == os.nice(0)
 

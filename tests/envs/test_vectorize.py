@@ -82,7 +82,7 @@ def of_frozen_lake(**given):
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_limits_that_are_none(env_id):
+def test_invalid_limits_are_refused(env_id):
     with pytest.raises(ConfigError, match="`max_episode_steps` must be at least 1, but got 0; -1 stands for"):
         make_vector_env(env_id, 2, max_episode_steps=0)
     with pytest.raises(ConfigError, match="`max_episode_steps` must be a whole number"):
@@ -90,7 +90,7 @@ def test_limits_that_are_none(env_id):
 
 
 @pytest.mark.parametrize("make", [lambda **given: make_vector_env("FrozenLake-v1", 2, **given), of_frozen_lake])
-def test_options_of_frozen_lake_that_are_none(make):
+def test_invalid_options_of_frozen_lake_are_refused(make):
     with pytest.raises(ConfigError, match=r"`map_name` of FrozenLake-v1 must be one of 4x4, 8x8, but got '9x9'; or"):
         make(map_name="9x9")
     with pytest.raises(ConfigError, match=r"`success_rate` must be in \[0, 1\], but got 2.0"):

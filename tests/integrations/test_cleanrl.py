@@ -150,7 +150,7 @@ class TestEnds:
         assert torch.equal(data.discounts[cut_off], (0.5**left)[cut_off])
         assert (data.next_observations[cut_off] == 4).all()
 
-    def test_resets_of_their_own_are_refused_or_left_out(self):
+    def test_autoresets_are_refused_or_left_out(self):
         record = gym.wrappers.RecordEpisodeStatistics
         with pytest.raises(ConfigError, match=r"environments \[1\] reset themselves in the step after"):
             played(12, mode=AutoresetMode.NEXT_STEP, wrap=record)

@@ -159,7 +159,7 @@ def test_signal_handlers_at_any_moment_do_not_wait_for_themselves(tmp_path):
     subprocess.run([sys.executable, "-c", STRESS, str(tmp_path)], check=True, timeout=120)
 
 
-def test_a_child_forked_within_closes_nothing_of_its_own(tmp_path):
+def test_a_child_forked_within_closes_nothing(tmp_path):
     code = (
         "import os, sys\nfrom pathlib import Path\nfrom replaylab.files.folder import one_writer\n"
         "with one_writer(Path(sys.argv[1])):\n    child = os.fork()\n    if not child:\n"

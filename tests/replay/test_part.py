@@ -66,7 +66,7 @@ def test_some_replicas_go_on_as_in_the_whole(options, rows):
         part.update_priorities(right.id, error[rows])
 
 
-def test_a_part_is_a_buffer_of_its_own():
+def test_a_part_is_a_separate_buffer():
     whole = ReplayBuffer(17, FIELDS, replicas=4, seed=0)
     steps = made(5, 0)
     add(whole, steps, slice(None))

@@ -68,7 +68,7 @@ def test_a_frame_without_pandas_says_how_to_get_it(made, monkeypatch):
 
 
 @pytest.mark.parametrize("ask", ["results", "frame", "curves", "levels", "differences", "answers"])
-def test_without_results_all_of_them_say_so(ask, tmp_path):
+def test_all_methods_raise_without_results(ask, tmp_path):
     if ask == "frame":
         pytest.importorskip("pandas")
     with pytest.raises(SpecError, match="holds no results of these settings yet"):

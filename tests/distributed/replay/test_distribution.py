@@ -90,7 +90,7 @@ def test_with_moving_priorities_and_stale_totals_what_is_reported_is_what_was_do
     for _ in range(250):
         reported = np.array(pool.totals())
         priorities = random.uniform(0.2, 5, 4)[shard] * (1.1 + np.sin(x))
-        for slot in pool.slots:  # as another process would give it: the learner is not told
+        for slot in pool.slots:  # as another process would give it: the learner does not know
             slot.client.call("update", 0, ids[shard == slot.number] & STEP, priorities[shard == slot.number], False)
         batch = made.sample(64)
         true = np.bincount(shard, priorities)

@@ -311,7 +311,7 @@ def test_a_shard_that_cannot_be_made_says_why():
         replay(transport=Broken())
 
 
-def test_a_replay_that_was_closed_says_so():
+def test_a_closed_replay_raises():
     made, _ = replay()
     made.extend(**steps(0, 5))
     with made:

@@ -87,6 +87,6 @@ def test_an_environment_that_does_not_name_its_mode_is_refused():
         VectorNoisyRewards(env)
 
 
-def test_a_limit_that_is_no_number_is_refused():
+def test_an_invalid_limit_is_refused():
     with pytest.raises(ConfigError, match="max_episode_steps"):
         make_vector_env("replaylab/NoisyRewards-v0", 2, max_episode_steps="a")

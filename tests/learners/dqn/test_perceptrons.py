@@ -292,7 +292,7 @@ def test_action_values_take_any_box():
     np.testing.assert_array_equal(one.q_values(obs), one.q_values(obs.astype(np.float64)))
 
 
-def test_an_action_that_is_none_is_reported_before_anything_changes():
+def test_an_invalid_action_raises_before_anything_changes():
     one = agents([1])
     state = one.state()
     for wrong in (3, -1):

@@ -65,7 +65,7 @@ def test_visits_of_one_state_have_one_name():
 
 
 @pytest.mark.parametrize("given", [{"metric": None}, {"seed": [1, 2]}, {"seed": True}])
-def test_what_is_no_name_and_no_seed(given):
+def test_invalid_names_and_seeds_are_refused(given):
     table = Metrics({name: np.zeros(1) for name in ("seed", "step", "metric", "value")})
     with pytest.raises(ConfigError, match=f"`{next(iter(given))}` must be"):
         table.of(**{"metric": "train/loss"} | given)

@@ -9,7 +9,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners.metrics.registry import METRICS, REGISTRY, Metric, MetricsRegistry, taken
 
 
-def test_every_metric_has_a_name_of_its_own_and_says_what_it_is():
+def test_every_metric_has_a_unique_name_and_a_description():
     names = [one.name for one in METRICS]
     assert len(set(names)) == len(names)
     assert len({one.title for one in METRICS}) == len(METRICS)
@@ -41,7 +41,7 @@ def metric(name, meaning="mine"):
 
 
 @pytest.mark.parametrize("name", ["", "{x}", "a/{x}/mean", "a/{x", "a/x}", "a/{x}{y}", "a/1{x}", 3, None])
-def test_a_name_that_is_none_is_refused(name):
+def test_an_unknown_name_is_refused(name):
     with pytest.raises(ConfigError, match=r"^`name` of Metric must be a name such as train/entropy, or of a family"):
         metric(name)
 

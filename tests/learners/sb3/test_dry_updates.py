@@ -190,7 +190,7 @@ def test_an_update_of_ones_own_is_not_guessed(name):
     assert not names & {"td_error_percentile", "effective_batch_size"}
 
 
-def test_each_batch_has_noise_of_its_own():
+def test_each_batch_has_separate_noise():
     class Twice(Hook):
         def on_end(self, run, over):
             batch = run.replay.as_batch(np.arange(40, 72)[None])

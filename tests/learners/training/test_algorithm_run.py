@@ -78,7 +78,7 @@ class Heard(Hook):
         self.events.append(("end", run.seeds, over.tolist()))
 
 
-def test_each_seed_is_a_run_of_its_own():
+def test_each_seed_is_a_separate_run():
     heard, reported = Heard(), []
     metrics = train(config(), [4, 2], [heard, Callbacks(on_metrics=lambda now, new: reported.append((now, new)))])
     for seed in (4, 2):
@@ -152,6 +152,6 @@ def test_what_belongs_to_our_own_loop_is_refused(tmp_path):
         _ = config().driven_learner
 
 
-def test_numbers_that_are_none_are_refused(registered):
+def test_invalid_numbers_are_refused(registered):
     with pytest.raises(NonFiniteError, match="`reward` of Spoilt-v0 must be finite, but seed 6 got nan in step 2;"):
         train(config(env_id="Spoilt-v0", eval_every=None), [6])

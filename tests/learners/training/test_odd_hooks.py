@@ -36,7 +36,7 @@ def test_a_hook_is_there_once():
 
 
 @pytest.mark.parametrize("metrics", [OWN, None, ("train/own",), "train/own", [3]])
-def test_metrics_that_are_none(metrics):
+def test_invalid_metrics_are_refused(metrics):
     message = r"^`metrics` of Mine must be a list or tuple of Metric\(name, title, unit, meaning\), but got "
     with pytest.raises(ConfigError, match=message):
         run(hook(metrics=metrics))
@@ -69,7 +69,7 @@ class Hooked(QLearning):
 
 
 @pytest.mark.parametrize("given", [None, [3], Hook(), [Hook]])
-def test_hooks_of_a_learner_that_are_none(given, monkeypatch):
+def test_invalid_hooks_of_a_learner_are_refused(given, monkeypatch):
     monkeypatch.setattr(Hooked, "given", given)
     with pytest.raises(ConfigError, match=r"^`hooks` of Hooked must be a list or tuple of hooks, but got "):
         run(learner=Hooked())

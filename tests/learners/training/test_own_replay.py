@@ -104,19 +104,19 @@ def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
         assert_same_rows(table, whole)
 
 
-def test_one_that_cannot_be_restored_says_so(tmp_path):
+def test_a_replay_without_restore_raises(tmp_path):
     with pytest.raises(ConfigError, match="needs a RestorableReplay, but ToyReplay has no `restore`"):
         train(config(maker(ToyReplay, [])), [3], [Checkpoints(tmp_path, every=40)])
 
 
-def test_one_that_cannot_be_inspected_says_so():
+def test_a_replay_without_inspection_raises():
     with pytest.raises(
         ConfigError, match="needs an InspectableReplay, but ToyReplay has no `as_batch`, `replay_counts`"
     ):
         train(config(maker(ToyReplay, []), measure_every=20), [3])
 
 
-def test_one_that_cannot_be_divided_says_so():
+def test_a_replay_that_cannot_be_divided_raises():
     episodes = {"steps": None, "total_episodes": 3}
     with pytest.raises(ConfigError, match="needs a DivisibleReplay, but ToyReplay has no `part`"):
         train(config(maker(ToyReplay, []), **episodes), [3, 5])

@@ -92,7 +92,7 @@ def test_another_seed_draws_from_the_same_bins(tmp_path):
         np.testing.assert_array_equal(np.stack(alone.ids)[:, 0], found[:, r])
 
 
-def test_a_tape_of_another_run_is_not_mended_by_learning_later(tmp_path):
+def test_a_tape_of_another_run_stays_refused_after_learning(tmp_path):
     train(configured(), [0, 1], hooks=[TapeRecorder(tmp_path / "tape")])
     early = replace(configured(Tape(str(tmp_path / "tape"))), learner=replace(LEARNER, learning_starts=5))
     with pytest.raises(ConfigError, match=r"draw 0 of the tape .* asks for step \d+, but the buffer holds") as reported:

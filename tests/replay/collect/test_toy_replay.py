@@ -100,7 +100,7 @@ class TestStream:
         assert [batch.id.tolist() for batch in again] == rest
         assert (again.taken, again.drawn, again.buffer) == (stream.taken, stream.drawn, replay)
 
-    def test_one_that_cannot_be_restored_says_so(self):
+    def test_a_replay_without_restore_raises(self):
         stream = ReplayStream(steps(33), ToyReplay(10, FIELDS), 4)
         next(iter(stream))
         with pytest.raises(ConfigError, match=r"needs a RestorableReplay, but ToyReplay has no `restore`; use a"):

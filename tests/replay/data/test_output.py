@@ -202,7 +202,7 @@ def test_any_library_takes_a_column_through_dlpack():
 
 
 class TestPinned:
-    def test_without_an_accelerator_the_error_says_so(self):
+    def test_a_missing_accelerator_raises(self):
         if torch.cuda.is_available():
             pytest.skip("needs a machine without a GPU")
         with pytest.raises(ConfigError, match=r"pinned for copies to an accelerator.*Leave pinning out"):

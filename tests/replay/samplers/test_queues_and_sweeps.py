@@ -134,7 +134,7 @@ class TestMinSize:
         with pytest.raises(EmptyBufferError, match="min_size=5"):
             ReplayBuffer.load(tmp_path).sample(1)
 
-    def test_an_empty_one_says_so(self):
+    def test_an_empty_buffer_raises(self):
         with pytest.raises(EmptyBufferError, match="made with min_size=5, but only 0 steps are stored"):
             filled(Uniform(), 20, 0, min_size=5).sample(1)
         for sampler in (Uniform(), Even()):

@@ -283,13 +283,13 @@ def test_a_declaration_of_any_text(outcome, file, text):
         put(file, 64, struct.pack("<q", len(text)))  # and its own length
 
 
-def test_an_identity_that_is_no_text(outcome, file):
+def test_an_identity_must_be_text(outcome, file):
     put(file, 96, b"\xff" * 32)
     assert "its identity is not as written" in outcome(use, file)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to nowhere", "device"])
-def test_what_is_no_file(outcome, tmp_path, kind):
+def test_a_path_that_is_not_a_file_is_refused(outcome, tmp_path, kind):
     path = tmp_path / "rows"
     if kind == "pipe":
         os.mkfifo(path)
@@ -303,7 +303,7 @@ def test_what_is_no_file(outcome, tmp_path, kind):
 
 
 @pytest.mark.parametrize("path", [None, 3, "", b"x", "a\0b", "\ud800"], ids=repr)
-def test_what_is_no_path(path):
+def test_an_invalid_path_is_refused(path):
     with pytest.raises(ConfigError, match="`path` of MemoryMap must be the path of a file"):
         MemoryMap(path)
     with pytest.raises(ConfigError, match="`name` of SharedMemory must be a file name"):

@@ -59,7 +59,7 @@ def test_an_answer_by_which_a_task_would_get_lost_ends_the_run_with_a_sentence(o
 
 
 @pytest.mark.parametrize("result", [b"", b"nonsense", b"PAR1" + bytes(40) + b"PAR1"])
-def test_rows_that_are_none_are_failures_and_are_not_kept(result, tmp_path):
+def test_invalid_rows_are_failures_and_are_not_stored(result, tmp_path):
     made = study(tmp_path, **FEW)
     summary = made.run(executor=Odd(rows_as(result=result)))
     assert not summary.complete
@@ -134,6 +134,6 @@ def test_a_refusal_by_an_error_of_no_such_name_is_a_sentence(name, tmp_path):
         study(tmp_path, **FEW).run(executor=refused)
 
 
-def test_a_speed_that_is_none_is_a_failing_cell(tmp_path):
+def test_an_invalid_speed_is_a_failing_cell(tmp_path):
     found = study(tmp_path, **FEW).estimate(executor=Odd(rows_as(result=b"fast")), seconds=0.1)
     assert {cell.speed for cell in found.failing} == {"What the worker handed back is no speed: b'fast'"}

@@ -124,7 +124,7 @@ class TestInProcess(ExecutorConformance):
         with pytest.raises(bdb.BdbQuit):
             finish(executor, [TrainTask(watched)])
 
-    def test_a_study_raises_no_error_of_its_own(self, executor, tmp_path):
+    def test_a_study_raises_no_separate_error(self, executor, tmp_path):
         made = study(tmp_path, environments=["tests.study.failing:FailsLater-v0"], seeds=1)
         failures = made.run(executor=executor).failures
         assert [f.traceback.splitlines()[-1] for f in failures] == ["RuntimeError: it broke"] * 2

@@ -83,7 +83,7 @@ def test_how_long_it_takes(tmp_path):
     assert estimate.seconds[0] > 0
 
 
-def test_an_own_algorithm_with_a_loop_of_its_own(tmp_path):
+def test_a_custom_algorithm_with_a_custom_loop(tmp_path):
     learner = {"type": "tests.learners.training.whole:RandomWalk"}
     found = made(tmp_path, learner, chunk_size=2, measures={"every": 0}, strategies={"uniform": {"type": "uniform"}})
     assert [one.seeds for one in found.chunks] == [(0, 1)]

@@ -96,7 +96,7 @@ def test_the_live_display_shows_any_name(name, tmp_path):
     assert name in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
 
 
-def test_names_that_are_alike_have_files_of_their_own():
+def test_similar_names_have_separate_files():
     assert keys_of("contrasts", ["q_mean_1", "q_mean", "q/mean", "q mean", "score", "π", "x" * 300]) == [
         "contrasts_q_mean_1",
         "contrasts_q_mean",

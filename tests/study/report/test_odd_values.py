@@ -96,7 +96,7 @@ def test_labels_of_rows_fit_beside_their_axes():
     assert all(len(text) * 6.3 <= width / 2 + 7 for text in drawn)
 
 
-def test_a_run_that_is_no_number_hides_no_other():
+def test_a_run_of_nan_hides_no_other_run():
     rows = [Row("a", "#123456", Interval(0.5, 0.0, 1.0), np.array([0.5, 1.0, np.nan]))]
     (panel,) = figures.dots([("", [Dots("", rows)])], "score").groups[0].panels
     lines = [line.get_xdata() for axes in panel.figure.axes for line in axes.lines if line.get_alpha() == 0.5]

@@ -26,7 +26,7 @@ TWO = {
 }
 
 
-def test_names_stand_for_an_id_with_options_of_its_own(tmp_path, undrawn):
+def test_names_stand_for_an_id_with_its_own_options(tmp_path, undrawn):
     study = Study(Spec.from_table(table(**TWO)), tmp_path)
     assert study.run(executor=InProcess()).complete
     lengths = {c.environment: c.values[:, -1].tolist() for c in study.curves("eval/mean_ep_length")}

@@ -24,7 +24,7 @@ PATIENCE = 60.0
 """Seconds to wait for a shard where none is there."""
 
 POLL = 0.002
-"""Seconds between two looks at shards that have told nothing new."""
+"""Seconds between two looks at shards that have reported nothing new."""
 
 
 class Shared:

@@ -257,7 +257,8 @@ class RemoteReplay(Declared):
             priority: Instead of `td_error`: p itself, of each id, or one number for all.
 
         Returns:
-            How many of them are still stored: as far as their shards have told; with ``strict=True``, exactly. Those
+            How many of them are still stored: as far as their shards have reported;
+            with ``strict=True``, exactly. Those
             that are not are counted in `stats`.
 
         Raises:

@@ -16,7 +16,7 @@ At an evaluation or a checkpoint the actors have answered and the learner has ca
 numbers of steps and updates as in one process, and a checkpoint is a clean cut. It is the learner's own state, written
 atomically after the shards have saved themselves; resuming starts new actors, with new streams.
 
-Who dies: an actor is started again with a fresh episode, and what it was asked for and had not told is counted and
+Who dies: an actor is started again with a fresh episode, and what it was asked for and had not reported is counted and
 asked for again; a shard begins again from its snapshot (`RemoteReplay`); the learner continues from its checkpoint.
 Which steps exist, and when they are drawn, depends on timing: runs are not the same bit for bit.
 """

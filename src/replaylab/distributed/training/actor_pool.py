@@ -80,7 +80,7 @@ class ActorPool:
     Attributes:
         launcher: Starts them.
         losses: Actors that died.
-        lost_steps: Steps that they were asked for and that they have told nothing of.
+        lost_steps: Steps that they were asked for and that they have not reported.
     """
 
     def __init__(self, launcher: Launcher, lives: list[int], envs: int, unroll: int) -> None:
@@ -98,7 +98,7 @@ class ActorPool:
 
     @property
     def in_flight(self) -> int:
-        """Steps that actors are asked for and have told nothing of yet."""
+        """Steps that actors are asked for and have not reported yet."""
         return sum(steps for slot in self.slots for steps, _ in slot.calls)
 
     def ask(self, room: int, progress: float, published: Callable[[], Published]) -> None:

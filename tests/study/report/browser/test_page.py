@@ -19,7 +19,7 @@ def test_it_opens_alone_and_fits(browser, address, width, scheme):
     assert right <= width
 
 
-def test_every_panel_has_a_name_of_its_own(opened):
+def test_every_panel_has_a_unique_name(opened):
     page = opened.page
     panels = page.get_by_role("img").all()
     names = [panel.get_attribute("aria-label") for panel in panels]
@@ -89,7 +89,7 @@ def test_the_answer_is_on_the_first_screen_and_the_page_is_short(browser, addres
         assert page.evaluate("document.documentElement.scrollHeight") < 30 * height
 
 
-def test_on_paper_the_parts_are_open_but_for_every_run(browser, address):
+def test_printed_parts_are_open_except_every_run(browser, address):
     page = Opened(browser, address, 1280).page
     assert not page.locator("#levels").is_visible()
     page.emulate_media(media="print")

@@ -35,7 +35,7 @@ class ShardSlot:
         former: Steps that shards before it had stored, and that its own count does not hold.
         known_adds: Steps stored, as far as any shard of this slot has reported.
         losses: How many shards were lost here.
-        lost_steps: Steps that were lost with them, as far as they had told.
+        lost_steps: Steps that were lost with them, as far as they had reported.
         retry_at: When to start one again, where that has failed.
         failures: How often in a row it has failed in a shard that was there.
     """
