@@ -3,7 +3,7 @@
 import numpy as np
 
 from replaylab.claims import ReplicationOutcome, bit_flip
-from replaylab.claims.bit_flip_runs import EPISODES, UPDATES, BitFlipRuns, Episodes
+from replaylab.claims.bit_flip import EPISODES, UPDATES, BitFlipRuns, Episodes
 from replaylab.envs import BitFlipEnv
 
 

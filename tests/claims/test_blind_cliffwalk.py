@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.claims import ReplicationOutcome, blind_cliffwalk
-from replaylab.claims.blind_cliffwalk import median_interval
-from replaylab.claims.cliffwalk_world import exact_values, memory, updates_until_convergence
+from replaylab.claims.blind_cliffwalk import exact_values, median_interval, memory, updates_until_convergence
 from replaylab.envs import BlindCliffwalkEnv
 from replaylab.replay import Greedy
 

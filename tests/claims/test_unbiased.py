@@ -5,8 +5,17 @@ import pytest
 import torch
 
 from replaylab.claims import ReplicationOutcome
-from replaylab.claims.network_gradients import Gradients
-from replaylab.claims.unbiased import SAMPLERS, distribution_and_weights, drawn, error, huber, measure, pal, squared
+from replaylab.claims.unbiased import (
+    SAMPLERS,
+    Gradients,
+    distribution_and_weights,
+    drawn,
+    error,
+    huber,
+    measure,
+    pal,
+    squared,
+)
 from replaylab.replay import LAP, Prioritized
 
 N = 96
