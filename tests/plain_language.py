@@ -113,8 +113,8 @@ def findings(file: str, text: str) -> list[str]:
     if not file.endswith(".py"):
         return lines
     for line, docstring in [] if file.startswith(OPENING_UNCHECKED) else docstrings(text):
-        if match := OPENING.match(docstring):
-            lines.append(f"{file}:{line}: a docstring begins with '{match[1]}': begin with a noun or an imperative")
+        if opening := OPENING.match(docstring):
+            lines.append(f"{file}:{line}: a docstring begins with '{opening[1]}': begin with a noun or an imperative")
     for line, name in defined(text):
         if name.strip("_") in VAGUE and not file.startswith(VAGUE_UNCHECKED) and file not in VAGUE_ALLOWED:
             lines.append(f"{file}:{line}: the name {name}: write what it holds")
