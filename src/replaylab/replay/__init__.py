@@ -30,8 +30,7 @@ from replaylab.replay.samplers.episode_ends import EpisodeEnds
 from replaylab.replay.samplers.laber import LaBER
 from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.samplers.online import Online, Queue, SlidingWindow
-from replaylab.replay.samplers.prioritized import LAP, Prioritized, ReLo
-from replaylab.replay.samplers.rank_based import Greedy, RankBased
+from replaylab.replay.samplers.prioritized import LAP, Greedy, Prioritized, RankBased, ReLo
 from replaylab.replay.samplers.recency import Geometric, Recency
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 from replaylab.replay.samplers.uniform import Combined, ShuffledEpochs, Uniform

@@ -12,9 +12,8 @@ step, and `AntiPrioritized` reverses their order.
 Users choose among the samplers of `replaylab.replay`; study files name these, too.
 """
 
-from replaylab.research.blocks import Blocks
 from replaylab.research.by_steps_to_end import ByStepsToEnd
-from replaylab.research.placebos import AntiPrioritized, Permuted
+from replaylab.research.placebos import AntiPrioritized, Blocks, Permuted
 from replaylab.research.tape import Tape
 from replaylab.research.tape_file import TapeWriter
 

@@ -1,10 +1,10 @@
-"""Placebos of prioritized replay: its priorities reversed, or given to other steps."""
+"""Placebos of prioritized replay, and a dial for the dependence inside a batch."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab.arguments import option
-from replaylab.replay import Prioritized
+from replaylab.replay import Prioritized, Sampler
 from replaylab.replay.samplers.sampler import COUNT
 
 
@@ -47,3 +47,24 @@ class Permuted(Prioritized):
     def core_options(self) -> dict[str, float]:
         """Return the options of its kind in the compiled core."""
         return super().core_options() | {"bins": self.bins}
+
+
+@dataclass(frozen=True)
+class Blocks(Sampler):
+    """A dial for the dependence inside a batch: B/L uniform starts, L consecutive steps each.
+
+    The ring is taken as a circle, so every step's chance stays exactly uniform and only the dependence
+    between the rows changes. Sampling probability: P(i) = 1/N. Source: none, a dial of this library.
+
+    Attributes:
+        length: L, which must divide B; 1 is uniform sampling. Default: 8.
+    """
+
+    length: int = option(COUNT, 8)
+
+    needs_order: ClassVar[bool] = True
+    core_kind: ClassVar[str] = "blocks"
+
+    def core_options(self) -> dict[str, float]:
+        """Return the options of its kind in the compiled core."""
+        return {"length": self.length}
