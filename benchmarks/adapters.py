@@ -8,9 +8,7 @@ with its 95 % interval (bootstrap over whole rounds). Steps are CartPole's. An o
 and its rows are left out.
 """
 
-import argparse
 import importlib
-import json
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,7 +20,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from benchmarks.report import machine, median_ratio, ratio_interval
+from benchmarks import harness
+from benchmarks.report import median_ratio, ratio_interval
 from benchmarks.timing import Times, run_rounds, time_block
 from replaylab.replay import Prioritized
 
@@ -193,11 +192,9 @@ def figures_of(times: Times) -> dict[str, dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 40, writes_json=True)
     parser.add_argument("--cleanrl", type=Path, metavar="FOLDER", help="a clone of github.com/vwxyzjn/cleanrl")
-    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--calls", type=int, default=CALLS, help="calls in one timed block")
-    parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
@@ -210,9 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name:44}{row[OURS]:10.1f}{row[THEIRS]:10.1f}{row['ratio']:8.2f}{f'{low:.2f} to {high:.2f}':>16}")
     for name, reason in reasons.items():
         print(f"{name}: not measured ({reason})")
-    if options.json:
-        result = {"figures": figures, "not measured": reasons, "machine": machine()}
-        options.json.write_text(json.dumps(result, indent=1))
+    harness.write_json(options.json, {"figures": figures, "not measured": reasons})
     return 0
 
 

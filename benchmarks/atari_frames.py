@@ -5,17 +5,16 @@ compressed buffer; both hold single frames, derive next_obs and give batches of 
 ``pip install "replaylab[atari]"``; run from the root: ``python -m benchmarks.atari_frames``.
 """
 
-import argparse
-import os
 import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks import harness
+from benchmarks.contestant import resident_bytes
 from replaylab.replay import Field, FrameStack, ReplayBuffer
 
 GAMES = ("BeamRider", "Breakout", "Enduro", "MsPacman", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
@@ -154,25 +153,19 @@ def print_table(rows: list[Row], frames: int) -> None:
 
 def fill_a_million() -> None:
     """Fill a plain buffer with a million frames and print by how much the process grew."""
-    before = resident()
+    before = resident_bytes()
     buffer = buffer_of(False, MILLION)
     one = {name: np.ones((1000, *field.shape), field.dtype) for name, field in fields(False).items()}
     one |= {"terminated": np.zeros(1000, np.bool_), "truncated": np.zeros(1000, np.bool_)}
     for _ in range(MILLION // 1000):
         buffer.extend(**one)
-    print(
-        f"filled: the process grew by {(resident() - before) / 1e9:.3f} GB, and nbytes is {buffer.nbytes / 1e9:.3f} GB"
-    )
-
-
-def resident() -> int:
-    """Return the bytes of memory this process has (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    grown = resident_bytes() - before
+    print(f"filled: the process grew by {grown / 1e9:.3f} GB, and nbytes is {buffer.nbytes / 1e9:.3f} GB")
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__)
     parser.add_argument("--games", nargs="+", default=GAMES, help="names as in ALE/NAME-v5")
     parser.add_argument("--frames", type=int, default=7000, help="of each game (default: %(default)s)")
     parser.add_argument("--fill", action="store_true", help="also fill a plain buffer with a million frames (7.1 GB)")

@@ -16,17 +16,17 @@ on what is seen: it is filled by random play, and by a player that follows the b
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import harness
 from benchmarks.contestant import resident_bytes
 from benchmarks.workers import workers
 
@@ -249,16 +249,14 @@ def asked(name: str, job: Job) -> float:
 
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 5, writes_json=True)
     parser.add_argument("--network", choices=PARAMETERS, default="nature", help="of both (default: %(default)s)")
     parser.add_argument("--train-period", type=int, default=4, help="steps to an update (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=1_000, help="timed in each turn (default: %(default)s)")
-    parser.add_argument("--turns", type=int, default=5, help="0: only the memory (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=1_000, help="timed in each round (default: %(default)s)")
     parser.add_argument("--capacity", type=int, default=100_000, help="of the buffers (default: %(default)s)")
     parser.add_argument(
         "--fill", type=int, default=10_000, help="steps of the buffer filled for the memory; 0: not measured"
     )
-    parser.add_argument("--json", type=Path, help="write the figures there")
     return parser.parse_args()
 
 
@@ -266,18 +264,14 @@ def main() -> None:
     """Measure and print."""
     options = arguments()
     job = Job(options.network, options.train_period, options.steps, options.capacity)
-    rates: dict[str, list[float]] = {name: [] for name in NAMES}
-    for turn in range(options.turns):
-        for name in NAMES[turn % 3 :] + NAMES[: turn % 3]:
-            rates[name].append(asked(name, job))
-        print(f"turn {turn + 1}: " + ", ".join(f"{name} {r[-1]:,.1f}/s" for name, r in rates.items()), flush=True)
-    if options.turns:
+    rates = harness.take_turns({name: partial(asked, name, job) for name in NAMES}, options.rounds, "{:,.1f}/s".format)
+    if options.rounds:
         reported = (
-            f"medians of {options.turns} turns of {options.steps:,} steps, an update every {options.train_period}"
+            f"medians of {options.rounds} rounds of {options.steps:,} steps, an update every {options.train_period}"
         )
         print(f"\nsteps a second with the network {options.network!r}, {reported}")
         for name, values in rates.items():
-            ratios = [a / b for a, b in zip(values, rates[NAMES[-1]], strict=True)]
+            ratios = harness.ratios(values, rates[NAMES[-1]])
             spread = f"{statistics.median(ratios):>8.2f}× ({min(ratios):.2f} to {max(ratios):.2f})"
             print(f"{name:<20}{statistics.median(values):>8,.1f}{spread}")
 
@@ -287,9 +281,8 @@ def main() -> None:
         for name, (library, fill) in FILLS.items():
             grown[name] = asked(library, Job(options.network, options.train_period, 0, options.fill, fill))
             print(f"{name:<44}{grown[name]:>8,.0f}{grown[name] / next(iter(grown.values())):>8.1f}×", flush=True)
-    if options.json:
-        figures = {"steps_per_second": rates, "bytes_a_step": grown, "options": {**vars(options), "json": None}}
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    figures = {"steps_per_second": rates, "bytes_a_step": grown, "options": {**vars(options), "json": None}}
+    harness.write_json(options.json, figures)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,12 @@ of them in the same run, so that what else the machine does counts on both sides
 is the one part that lies outside; its cost is in ``docs/guides/introspection.md``.
 """
 
-import argparse
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from benchmarks import harness
 
 CELLS = {
     "CartPole-v1, DQN 128": ("CartPole-v1", "dqn"),
@@ -56,12 +54,10 @@ def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 3, writes_json=True)
     parser.add_argument("--seeds", type=int, default=10, help="trained together")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--every", type=int, nargs="+", default=[1_000, 2_500, 5_000])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
     figures: dict[str, dict[int, float]] = {}
@@ -75,10 +71,8 @@ def main() -> None:
             figures[name][every] = statistics.median(found)
         reported = ", ".join(f"every {every:,}: {100 * one:.1f} %" for every, one in figures[name].items())
         print(f"{name:<38}{reported}", flush=True)
-    if options.json:
-        about = {"seeds": options.seeds, "steps": options.steps, "rounds": options.rounds}
-        machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
-        options.json.write_text(json.dumps({"shares": figures, "run": about, "machine": machine}, indent=2) + "\n")
+    about = {"seeds": options.seeds, "steps": options.steps, "rounds": options.rounds}
+    harness.write_json(options.json, {"shares": figures, "run": about})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ random, every copy starts again where its episode ends, and every step returns w
 step by step, as a training loop outside of JAX calls them, and with all steps of a block in one compiled loop.
 """
 
-import argparse
 import importlib
 import os
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import harness
 from replaylab.envs import make_vector_env
 from replaylab.envs.registration import MINATAR
 
@@ -131,11 +131,10 @@ def measure(games: Sequence[str], num_envs: int, steps: int, rounds: int) -> Non
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 5)
     parser.add_argument("--games", nargs="+", default=list(MINATAR.values()), choices=list(MINATAR.values()))
     parser.add_argument("--num-envs", type=int, default=64)
     parser.add_argument("--steps", type=int, default=1_000, help="of all copies, in a timed block")
-    parser.add_argument("--rounds", type=int, default=5)
     measure(**vars(parser.parse_args()))
 
 

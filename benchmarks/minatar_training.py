@@ -12,16 +12,16 @@ frames before the first update are not timed, and ε is .1 from the start, as it
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 
+from benchmarks import harness
 from benchmarks.plain_minatar_dqn import BATCH, CAPACITY, EPSILON, GAMMA, LEARNING_RATE, TARGET_PERIOD
 from benchmarks.workers import workers
 from replaylab.envs.registration import MINATAR
@@ -113,15 +113,10 @@ def compare(pipes: Sequence[Connection], options: argparse.Namespace) -> dict[st
     for name, (some, seeds) in cells.items():  # warm up, and find how many frames fill the time
         rate = measure(some, name, options.game, seeds, 200)
         frames[name] = max(int(options.seconds * rate.clock / seeds), 200)
-    rates: dict[str, list[Rate]] = {name: [] for name in cells}
-    for turn in range(options.turns):
-        order = list(cells)[turn % len(cells) :] + list(cells)[: turn % len(cells)]
-        for name in order:
-            some, seeds = cells[name]
-            rates[name].append(measure(some, name, options.game, seeds, frames[name]))
-        line = ", ".join(f"{name} {found[-1].clock:,.0f}/s" for name, found in rates.items())
-        print(f"{options.game}, turn {turn + 1}: {line}", flush=True)
-    return rates
+    contestants = {
+        name: partial(measure, some, name, options.game, seeds, frames[name]) for name, (some, seeds) in cells.items()
+    }
+    return harness.take_turns(contestants, options.rounds, lambda rate: f"{rate.clock:,.0f}/s")
 
 
 def tell(rates: dict[str, list[Rate]]) -> None:
@@ -131,32 +126,25 @@ def tell(rates: dict[str, list[Rate]]) -> None:
         line = f"{name:<26}"
         for kind in ("clock", "processor"):
             values, plain = ([getattr(one, kind) for one in some] for some in (found, rates[PLAIN]))
-            ratios = [a / b for a, b in zip(values, plain, strict=True)]
-            line += f"{statistics.median(values):>14,.0f}{statistics.median(ratios):>11.2f}×"
+            line += f"{statistics.median(values):>14,.0f}{statistics.median(harness.ratios(values, plain)):>11.2f}×"
         print(line)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 5, writes_json=True)
     parser.add_argument("--game", default="breakout", choices=list(GAMES))
     parser.add_argument("--seeds", type=int, default=10, help="R, trained here (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a turn, about (default: %(default)s)")
-    parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
     print(f"R = {options.seeds}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with workers(options.processes, worker) as pipes:
         rates = compare(pipes, options)
     tell(rates)
-    if options.json:
-        figures = {
-            "options": {**vars(options), "json": None},
-            "frames_per_second": {name: [vars(rate) for rate in found] for name, found in rates.items()},
-        }
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    figures = {name: [vars(rate) for rate in found] for name, found in rates.items()}
+    harness.write_json(options.json, {"options": {**vars(options), "json": None}, "frames_per_second": figures})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ its worker processes, which is not timed; both executors start the processes tha
 they leave must be the same to the last bit, or the benchmark ends with an error.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from statistics import median
 
 import ray
 
+from benchmarks import harness
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.studies import RayExecutor
 from replaylab.study import Executor, LocalProcesses, Spec, Study
@@ -59,11 +59,10 @@ def run(spec: Spec, name: str, workers: int) -> tuple[float, dict[str, bytes]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 5)
     parser.add_argument("--study", default="quick", help="a shipped study, or a file")
     parser.add_argument("--share", type=int, default=1, help="run one in so many of its environments")
     parser.add_argument("--seeds", type=int, help="run so many of its seeds; else all")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     spec = some(given.study, given.share, given.seeds)

@@ -7,7 +7,6 @@ Medians of the ratios of pairs, one right after the other: Ray's own speed depen
 them the processors' time of the two processes for each call, which depends on that less.
 """
 
-import argparse
 import os
 import statistics
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import ray
 
+from benchmarks import harness
 from replaylab import Field
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import RemoteOptions, RemoteReplay
@@ -184,7 +184,7 @@ def soak(seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="for each figure")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))

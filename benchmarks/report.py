@@ -1,15 +1,13 @@
 """What the rounds say: a table of medians and ratios, the targets, and the same as JSON."""
 
 import dataclasses
-import os
-import platform
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import machine
 from benchmarks.limit import LABEL
 from benchmarks.timing import Times
 
@@ -173,22 +171,6 @@ def as_json(times: Times, settings: dict[str, Any], versions: dict[str, str], me
         "microseconds": {name: summarize(row) for name, row in times.items()},
         "noise": {name: {label: _spread(values) for label, values in row.items()} for name, row in times.items()},
         "targets": verdicts,
-    }
-
-
-def machine() -> dict[str, Any]:
-    """Name the processor, its count, the load, and whether huge pages may be asked for."""
-    model = platform.processor() or platform.machine()
-    info, pages = Path("/proc/cpuinfo"), Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if info.exists():
-        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return {
-        "processor": model,
-        "processors": os.cpu_count(),
-        "system": platform.platform(),
-        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
-        "huge_pages": pages.read_text().strip() if pages.exists() else None,
     }
 
 

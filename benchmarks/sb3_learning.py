@@ -7,7 +7,6 @@ on the library's BitFlippingEnv of 12 bits (10,000). Seeds are paired: a seed be
 environment for all. Each finished run is a row of a file, so that a command that was stopped continues where it was.
 """
 
-import argparse
 import json
 import multiprocessing
 import time
@@ -26,6 +25,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.evaluation import evaluate_policy
 
+from benchmarks import harness
 from replaylab.integrations.sb3 import PrioritizedDQN, PrioritizedSAC, ReplayLabBuffer
 from replaylab.replay import Prioritized
 
@@ -178,7 +178,7 @@ def _difference(mine: dict[int, Any], theirs: dict[int, Any], figure: str) -> st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="instead of those of each task, as a smoke test")

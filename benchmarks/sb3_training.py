@@ -8,10 +8,10 @@ prioritized DQN can cost in PyTorch over our uniform buffer: its `train` written
 errors; once these are left there, once they go back to the sampler. Memory is what the buffers' own arrays hold.
 """
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from scipy.stats import binom
 from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.buffers import ReplayBuffer
 
+from benchmarks import harness
 from replaylab.integrations.sb3 import PrioritizedDQN, PrioritizedSAC, ReplayLabBuffer
 from replaylab.replay import Prioritized
 
@@ -103,7 +104,7 @@ def seconds(model: Any, steps: int) -> float:
 
 def figure(above: list[float], below: list[float]) -> str:
     """Return the median of paired ratios, and its interval at 95 %, by ranks."""
-    ratios = sorted(one / other for one, other in zip(above, below, strict=True))
+    ratios = sorted(harness.ratios(above, below))
     low = max(int(binom(len(ratios), 0.5).ppf(0.025)) - 1, 0)
     return f"{median(ratios):.3f} ({ratios[low]:.3f} to {ratios[-1 - low]:.3f})"
 
@@ -141,9 +142,8 @@ def _nbytes(buffer: Any) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 200)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, default=list(ALGORITHMS))
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -151,12 +151,11 @@ def main() -> None:
     bytes_of_a_million()
     for algorithm in asked.algorithms:
         models = {name: make() for name, make in ALGORITHMS[algorithm].items()}
-        taken: dict[str, list[float]] = {name: [] for name in models}
         for model in models.values():
             model.learn(1000)
-        for at in range(asked.rounds):
-            for name in sorted(models, reverse=at % 2 == 1):
-                taken[name].append(seconds(models[name], asked.steps))
+        taken = harness.take_turns(
+            {n: partial(seconds, model, asked.steps) for n, model in models.items()}, asked.rounds
+        )
         print(algorithm)
         for name, times in taken.items():
             print(f"  {name:20}{1e3 * median(times) / asked.steps:8.3f} ms a step")

@@ -8,15 +8,12 @@ time has everything in it: other samplers, greedy evaluations, measures, writing
 ratio is a lower bound. Goal environments are held against the environment they are made of.
 """
 
-import argparse
-import json
 import multiprocessing
-import platform
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import plain_dqn
+from benchmarks import harness, plain_dqn
 
 STARTS = 64
 """Steps before the loop's first update."""
@@ -77,11 +74,9 @@ def costs(folder: Path, steps: int, rounds: int) -> list[Cost]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 3, writes_json=True)
     parser.add_argument("folder", type=Path, help="a finished study's results, budget in steps")
     parser.add_argument("--steps", type=int, default=2_000, help="of the loop, in each process and round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
     found = costs(options.folder, options.steps, options.rounds)
@@ -89,9 +84,7 @@ def main() -> None:
     print(f"{'environment':<30}{'steps':>14}{'study, core-hours':>20}{'loop, core-hours':>18}{'ratio':>8}")
     for c in found:
         print(f"{c.environment:<30}{c.steps:>14,}{c.study / 3600:>20.2f}{c.loop / 3600:>18.2f}{c.loop / c.study:>8.0f}")
-    if options.json:
-        machine = {"processor": platform.processor() or platform.machine(), "cores": multiprocessing.cpu_count()}
-        options.json.write_text(json.dumps({"costs": [vars(c) for c in found], "machine": machine}, indent=2) + "\n")
+    harness.write_json(options.json, {"costs": [vars(c) for c in found]})
 
 
 if __name__ == "__main__":

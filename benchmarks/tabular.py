@@ -8,16 +8,14 @@ NumPy table, one. "learning" is the online update, the draw and the replayed upd
 acting, the environment and storing. They run in turn, several rounds, on one thread; the medians are compared.
 """
 
-import argparse
-import json
 import statistics
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 
+from benchmarks import harness
 from replaylab.envs import make_vector_env
 from replaylab.learners import QLearning, Step
 from replaylab.learners.api.exploration import EpsilonGreedy
@@ -93,12 +91,10 @@ def plain(batch_size: int, steps: int) -> Rate:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 5, writes_json=True)
     parser.add_argument("--replicas", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--steps", type=int, default=2_000, help="environment steps of each replica in a round")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
     size = (options.replicas, options.batch_size)
@@ -107,10 +103,7 @@ def main() -> None:
         "prioritized": lambda: ours(Prioritized(), *size, options.steps),
         "plain loop": lambda: plain(options.batch_size, options.steps),
     }
-    rounds: dict[str, list[Rate]] = {name: [] for name in contestants}
-    for _ in range(options.rounds):
-        for name, run in contestants.items():
-            rounds[name].append(run())
+    rounds = harness.take_turns(contestants, options.rounds)
     print(f"{options.replicas} replicas on {TAXI}, 1 online and {options.batch_size} replayed updates a step\n")
     print(f"{'million updates a second':28}{'learning':>10}{'all':>10}")
     figures = {}
@@ -121,8 +114,7 @@ def main() -> None:
         )
         figures[name] = {"learning": learning, "all": everything}
         print(f"{name:28}{learning:10.2f}{everything:10.2f}")
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2))
+    harness.write_json(options.json, {"million_updates_per_second": figures})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.contestant import BATCH, CHUNK, Contestant, Pool
+from benchmarks.harness import rotated
 from benchmarks.limit import LABEL, Limit
 
 
@@ -121,9 +122,7 @@ def run_rounds(rows: Rows, rounds: int, seed: int, on_round: Callable[[int], Non
     try:
         for number in range(rounds):
             for row, (name, turns) in enumerate(rows.items()):
-                labels = list(turns)
-                shift = number % max(len(labels), 1)
-                for label in labels[shift:] + labels[:shift]:
+                for label in rotated(list(turns), number):
                     nanoseconds = turns[label]((seed, number, row))
                     if nanoseconds is not None:
                         times[name].setdefault(label, []).append(nanoseconds / 1000)

@@ -12,16 +12,15 @@ sides: every worker is imported and warm before the clock starts, and the clock 
 
 import argparse
 import importlib.util
-import json
 import multiprocessing
-import platform
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 
+from benchmarks import harness
 from benchmarks.workers import workers
 
 ENVS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")
@@ -102,18 +101,16 @@ def compare(env_id: str, pipes: list[Connection], options: argparse.Namespace) -
         measure(some, env_id, name, seeds, 300)
         rate = measure(some, env_id, name, seeds, 600)
         steps[name] = STARTS + int(options.seconds * rate / (len(some) * seeds))
-    rates: dict[str, list[float]] = {name: [] for name in cells}
-    for number in range(options.rounds):
-        for name, (some, seeds) in cells.items():
-            rates[name].append(measure(some, env_id, name, seeds, steps[name]))
-        line = ", ".join(f"{name} {found[-1]:,.0f}/s" for name, found in rates.items())
-        print(f"{env_id}, round {number + 1}: {line}", flush=True)
-    return rates
+    print(env_id)
+    contestants = {
+        name: partial(measure, some, env_id, name, seeds, steps[name]) for name, (some, seeds) in cells.items()
+    }
+    return harness.take_turns(contestants, options.rounds, "{:,.0f}/s".format)
 
 
 def beside(rates: dict[str, list[float]], name: str, other: str) -> float:
     """Return the median over the rounds of one's rate over the other's."""
-    return statistics.median(a / b for a, b in zip(rates[name], rates[other], strict=True))
+    return statistics.median(harness.ratios(rates[name], rates[other]))
 
 
 def tell(rates: dict[str, dict[str, list[float]]]) -> None:
@@ -126,28 +123,23 @@ def tell(rates: dict[str, dict[str, list[float]]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, 5, writes_json=True)
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seeds", type=int, default=32, help="seeds trained together in each process")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each measurement, about")
     parser.add_argument("--envs", nargs="+", default=ENVS)
-    parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
     with workers(options.processes, worker) as pipes:
         rates = {env_id: compare(env_id, pipes, options) for env_id in options.envs}
     tell(rates)
-    if options.json:
-        figures = {
-            "processes": options.processes,
-            "seeds_per_process": options.seeds,
-            "steps_per_second": rates,
-            "over_plain": {e: {name: beside(found, name, "plain") for name in OURS} for e, found in rates.items()},
-            "machine": {"processor": platform.processor() or platform.machine(), "python": platform.python_version()},
-        }
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
-        print(f"written to {options.json}")
+    figures = {
+        "processes": options.processes,
+        "seeds_per_process": options.seeds,
+        "steps_per_second": rates,
+        "over_plain": {e: {name: beside(found, name, "plain") for name in OURS} for e, found in rates.items()},
+    }
+    harness.write_json(options.json, figures)
 
 
 if __name__ == "__main__":
