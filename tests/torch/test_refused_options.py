@@ -46,7 +46,7 @@ GOALS = Hindsight(lambda a, d, i: a, lambda a, d, i: a)
         ({"seed": -1}, ConfigError, "`seed`"),
         ({"fields": {"x": Field((64,), np.uint8, compressed=True)}}, FieldError, "compressed"),
         ({"fields": {"x": Field(), "terminated": Field()}}, FieldError, "`terminated`"),
-        ({"fields": {"x": Field((), np.longdouble)}}, FieldError, "`x` must have a dtype that PyTorch has"),
+        ({"fields": {"x": Field((), np.longdouble)}}, FieldError, "`x` must have a dtype that PyTorch supports"),
         ({"capacity": 10**13}, OverSizeError, "use a capacity of at most"),
     ],
     ids=str,

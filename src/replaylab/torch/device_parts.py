@@ -23,16 +23,16 @@ class DeviceParts(nn.Module):
     """The parts of a replay.
 
     Args:
-        options: What the replay was made with.
-        seed: Of 64 bits.
+        options: Options of the replay.
+        seed: Seed of 64 bits.
 
     Attributes:
         ring: The stored steps.
-        draws: What chooses steps.
+        draws: The draws of the sampler.
         stream: The random numbers.
-        assembly: What puts batches together.
-        untransformed: What puts single steps together.
-        scheduled_value: The sampler's number that may change over a run, None before the first draw.
+        assembly: Assembles batches of drawn steps.
+        untransformed: Assembles steps without the transforms.
+        scheduled_value: Current value of the sampler's schedule; None before the first draw.
         counts: Rows drawn, feedback whose step was not stored, and feedback that was not valid.
     """
 
@@ -55,7 +55,7 @@ class DeviceParts(nn.Module):
         self.register_buffer("counts", counts, persistent=False)
 
     def set_scheduled(self, value: float) -> None:
-        """Set the sampler's number."""
+        """Set the value of the sampler's schedule."""
         if value != self.scheduled_value:
             self.scheduled_value = value
             self.draws.scheduled.fill_(value)
@@ -99,7 +99,7 @@ class DeviceParts(nn.Module):
         return self.layout.unflatten(iter(columns.values()))
 
     def update(self, ids: Any, td_error: Any, priority: Any) -> Tensor:
-        """Take feedback and return how many of the ids were stored."""
+        """Apply feedback and return how many of the ids were stored."""
         rows, values, priorities = feedback_tensors(ids, td_error, priority, self.options)
         return self.draws.update(rows, values, priorities, self.counts)
 

@@ -1,4 +1,4 @@
-"""A replay whose steps, priorities and draws are on a device of PyTorch."""
+"""A replay that holds its steps and priorities on a PyTorch device, and draws there."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -25,11 +25,11 @@ from replaylab.torch.rows.tensors import field_tensor, ids_tensor
 
 
 class DeviceReplay(nn.Module):
-    """A replay on a device of PyTorch: it stores, draws and takes feedback there, and never waits for the device.
+    """A replay on a PyTorch device: it stores, draws and applies feedback there, and never waits for the device.
 
     Terms, arguments and results are those of `ReplayBuffer`, with tensors on the device in place of arrays; draws
-    follow the same distributions, by other random numbers. The same seed draws the same ids on every device. It
-    differs from `ReplayBuffer` in this:
+    follow the same distributions, with other random numbers. The same seed draws the same ids on every device.
+    Differences from `ReplayBuffer`:
 
     * Values of tensors are not checked, since that would wait for the device. `stats` counts feedback that was not
       valid (NaN, infinite or negative priorities), which is ignored. Other values are checked as a `ReplayBuffer` does.
@@ -43,24 +43,24 @@ class DeviceReplay(nn.Module):
     Everything is in registered buffers that are not part of `state_dict`; `save` writes them.
 
     Args:
-        capacity: C, how many steps are kept, a multiple of `num_envs`.
+        capacity: C, the largest number of stored steps, a multiple of `num_envs`.
         fields: The fields of a step: name → `Field`, or nested mappings and tuples of them.
         num_envs: E, environments stepped together; None: no E axis.
         sampler: `Uniform`, `Combined`, `Recency`, `Geometric`, `Prioritized`, `ReLo` or `LAP`, with replacement.
         transforms: `NStep`, and `FrameStack` of single frames inside ``obs``.
         next_obs: "stored", or "derived": each observation is stored once. Next observations that are not the
             next step's observation, as at truncations, are in a side ring.
-        autoreset: How the environments reset: "same_step", "disabled", or None: every step given is a true transition.
+        autoreset: How the environments reset: "same_step", "disabled", or None: every step is a true transition.
         episodes: As for `ReplayBuffer`.
         half: The floating fields stored in 16 bits, path → "float16" or "bfloat16"; batches have the declared dtype.
         final_obs_share: Size of the side ring as a share of the capacity. If it is full, the oldest steps are dropped
             before they are overwritten; `stats` counts them.
-        kernels: "auto": Triton's where they run, else PyTorch's operations; or "triton" or "torch".
-        device: Where everything is.
+        kernels: "auto": Triton's if they run, else PyTorch's operations; or "triton" or "torch".
+        device: Device of all tensors.
         seed: As for `ReplayBuffer`; of 64 bits.
 
     Raises:
-        FieldError, ConfigError: An argument is out of its range, or only a `ReplayBuffer` has it.
+        FieldError, ConfigError: An argument is out of its range, or only `ReplayBuffer` supports it.
         OverSizeError: The replay would not fit into the device's memory.
 
     Example:
@@ -116,17 +116,17 @@ class DeviceReplay(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where everything is."""
+        """Device of all tensors."""
         return self.options.device
 
     @property
     def capacity(self) -> int:
-        """C, the most steps kept."""
+        """C, the largest number of stored steps."""
         return self.options.config.capacity
 
     @property
     def num_envs(self) -> int | None:
-        """E, or None where there is no environment axis."""
+        """E, or None if there is no environment axis."""
         return self.options.config.num_envs
 
     @property
@@ -146,12 +146,12 @@ class DeviceReplay(nn.Module):
 
     @property
     def next_id(self) -> int:
-        """The id that the next step stored will get; waits for the device."""
+        """Id of the next step to be stored; waits for the device."""
         return int(self.parts.ring.head)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the device's memory that are held."""
+        """Bytes of device memory in use."""
         return sum(buffer.nbytes for buffer in self.buffers())
 
     def __len__(self) -> int:
@@ -168,7 +168,7 @@ class DeviceReplay(nn.Module):
             **steps: Every declared field, ``[E] *field.shape``.
 
         Returns:
-            int64 ``[E]``, () where there is no environment axis.
+            int64 ``[E]``, or () if there is no environment axis.
 
         Raises:
             FieldError: A field is missing or unknown, or `final_obs` is; or `where` was passed, which only a
@@ -192,7 +192,7 @@ class DeviceReplay(nn.Module):
 
     @torch.no_grad()
     def end_episode(self, where: Any = None) -> None:
-        """Note that environments, bool ``[E]``, were reset separately: their next step does not follow a stored step.
+        """Record that environments, bool ``[E]``, were reset separately: their next step does not follow a stored step.
 
         None: all environments.
 
@@ -218,7 +218,7 @@ class DeviceReplay(nn.Module):
 
     @torch.no_grad()
     def reseed(self, seed: Seed) -> None:
-        """Continue with another random stream: the one that a new replay of this seed has.
+        """Continue with another random stream: that of a new replay with this seed.
 
         A forked process, which has a copy of a replay on the CPU, must call it before its first draw, with another seed
         in each process.
@@ -231,7 +231,7 @@ class DeviceReplay(nn.Module):
 
         Returns:
             A batch of tensors on the device, new ones unless `out` is given. In a CUDA graph its next replay overwrites
-            them. If every stored step has priority 0, finding out would wait for a GPU: every row then has id −1,
+            them. If every stored step has priority 0 on a GPU, where an error would need a wait, every row has id −1,
             probability 0 and weight 0, so that it adds nothing to a weighted loss, and the values of some step.
 
         Raises:
@@ -258,15 +258,15 @@ class DeviceReplay(nn.Module):
 
     @torch.no_grad()
     def update_priorities(self, ids: Any, td_error: Any = None, *, priority: Any = None) -> Tensor:
-        """Give the sampler the learner's feedback for these steps, as `ReplayBuffer.update_priorities` does.
+        """Pass the learner's feedback for these steps to the sampler, as `ReplayBuffer.update_priorities` does.
 
-        Ids whose step is not stored change nothing; of equal ids the last one counts. Values that are NaN or infinite,
-        and negative priorities, are ignored and counted in `stats`.
+        Ids whose step is not stored change nothing; for equal ids, the last value counts. Values that are NaN or
+        infinite, and negative priorities, are ignored and counted in `stats`.
 
         Args:
             ids: int64 of any shape.
             td_error: δ of the same shape.
-            priority: Instead of `td_error`: p, of each id or one for all.
+            priority: p, used instead of `td_error`: one for each id, or one for all.
 
         Returns:
             How many of the ids were still stored, int64 (): ``int()`` of it waits for the device.
@@ -328,7 +328,7 @@ class DeviceReplay(nn.Module):
 
     @torch.no_grad()
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> figures.DeviceStats:
-        """Return figures of what is stored, drawn and prioritized now; waits for the device, and takes O(N).
+        """Return figures of the stored steps, the draws and the priorities; waits for the device, and takes O(N).
 
         Args:
             batch_size: B, for the figures of a distribution that depends on it; None leaves these out.
@@ -356,9 +356,9 @@ class DeviceReplay(nn.Module):
 
     @torch.no_grad()
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a folder, as a snapshot that `ReplayBuffer.load` reads, too.
+        """Write the replay to a folder, as a snapshot that `ReplayBuffer.load` can also read.
 
-        The rows pass through the host's memory. A kill at any moment leaves the old snapshot or the new one.
+        The rows pass through the host's memory. If the process is killed, the old or the new snapshot remains complete.
 
         Raises:
             ConfigError, StorageError, SnapshotError: As for `ReplayBuffer.save`.
@@ -382,7 +382,7 @@ class DeviceReplay(nn.Module):
 
         Args:
             path: The folder.
-            device: Where to put it.
+            device: Device of the new replay.
             kernels: As for the constructor.
             final_obs_share: As for the constructor; None: as it was saved, and of a `ReplayBuffer` the default.
             seed: Seed of another random stream, as for `reseed`: processes that load one snapshot draw different
@@ -409,7 +409,7 @@ class DeviceReplay(nn.Module):
         return replay
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Refuse to cast or move the replay; a module that holds one can be moved to the replay's device."""
+        """Raise unless the replay keeps its device and dtypes; a module that holds one can be moved to its device."""
         del recurse
         moved = fn(torch.zeros((), device=self.device))
         if moved.device != self.device or moved.dtype != torch.float32:

@@ -117,7 +117,7 @@ class SimpleReplayBuffer(nn.Module):
         return TensorDict({**columns, "next": {**after, **self._columns(batch.next_obs)}}, batch_size=rows)
 
     def update_priorities(self, ids: Tensor, td_error: Tensor) -> Tensor:
-        """Give the sampler TD errors of the batch's ``id``."""
+        """Pass TD errors for the batch's ``id`` to the sampler."""
         return self.replay.update_priorities(ids, td_error)
 
     def _observations(self, tensor_dict: Any) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from replaylab.torch.device_replay import DeviceReplay
 
 @dataclass
 class ReplayBufferSample:
-    """A batch, with what a prioritized learner needs: each row's id and importance weight."""
+    """A batch, with the id and importance weight of each row, for prioritized learners."""
 
     obs: Tensor
     next_obs: Tensor
@@ -36,8 +36,8 @@ class ReplayBuffer:
         env: Its ``single_observation_space`` and ``single_action_space`` have the shapes.
         num_envs: E.
         buffer_size: Steps kept of all environments together, rounded down to a multiple of E.
-        storage_device: Where everything is.
-        sample_device: Where batches go.
+        storage_device: Device of the stored steps.
+        sample_device: Device of the batches.
         sampler: As for `DeviceReplay`.
         next_obs: As for `DeviceReplay`.
         seed: As for `DeviceReplay`.
@@ -75,7 +75,7 @@ class ReplayBuffer:
         )
 
     def add(self, obs: Tensor, next_obs: Tensor, action: Tensor, reward: Tensor, done: Tensor) -> None:
-        """Store one step of every environment; `done` is whether to stop bootstrapping."""
+        """Store one step of every environment; `done` states whether to stop bootstrapping."""
         self.replay.add(obs=obs, next_obs=next_obs, action=action, reward=reward, terminated=done > 0)
 
     def sample(self, batch_size: int, *, progress: float | None = None) -> ReplayBufferSample:
@@ -85,5 +85,5 @@ class ReplayBuffer:
         return ReplayBufferSample(*(column.to(self.sample_device) for column in (*columns, batch.id, batch.weight)))
 
     def update_priorities(self, ids: Tensor, td_error: Tensor) -> Tensor:
-        """Give the sampler TD errors of a batch's `id`."""
+        """Pass TD errors for a batch's `id` to the sampler."""
         return self.replay.update_priorities(ids, td_error)

@@ -1,7 +1,7 @@
 """Functions that change a replay's tensors, each as one operator of PyTorch in compiled functions.
 
 A compiler that sees such a function's operations copies the tensors that it changes. As an operator, it changes them in
-place. Not compiled, the function is called directly, which saves the time that an operator takes to be found.
+place. Not compiled, the function is called directly, which saves the time of dispatching an operator.
 """
 
 from collections.abc import Callable

@@ -28,8 +28,8 @@ class DeviceOptions:
 
     Attributes:
         config: The options that a `ReplayBuffer` has, too.
-        device: Where everything is stored.
-        half: The fields stored in 16 bits, and in which dtype.
+        device: Device of all tensors.
+        half: The fields stored in 16 bits, with their dtypes.
         final_obs_share: The size of the side ring, as a share of the capacity.
         kernels: Which implementation runs.
     """
@@ -55,7 +55,7 @@ class DeviceOptions:
 
     @property
     def envs(self) -> int:
-        """E, 1 where there is no environment axis."""
+        """E, or 1 if there is no environment axis."""
         return self.config.num_envs or 1
 
     @property
@@ -84,7 +84,7 @@ def torch_dtype(path: str, field: Field) -> torch.dtype:
         return torch.from_numpy(np.zeros(0, field.dtype)).dtype
     except TypeError:
         raise FieldError(
-            f"field `{path}` must have a dtype that PyTorch has, but got {field.dtype}; declare another one"
+            f"field `{path}` must have a dtype that PyTorch supports, but got {field.dtype}; declare another one"
         ) from None
 
 
@@ -115,7 +115,7 @@ def device_of(value: Any) -> torch.device:
 
 
 def check_config(config: BufferConfig) -> None:
-    """Raise `ConfigError` or `FieldError` for an option that only a `ReplayBuffer` has."""
+    """Raise `ConfigError` or `FieldError` for an option that only `ReplayBuffer` supports."""
     envs = config.num_envs or 1
     if config.capacity % envs:
         raise ConfigError(

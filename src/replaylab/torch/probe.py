@@ -12,7 +12,7 @@ from replaylab.extras import needs
 from replaylab.torch.options import DeviceOptions
 
 LEAST_VERSION = (3, 2)
-"""Before it, Triton's interpreter returned wrong results with NumPy 2."""
+"""Oldest supported version: earlier interpreters of Triton return wrong results with NumPy 2."""
 
 
 def kernels_run(options: DeviceOptions) -> bool:
@@ -39,7 +39,7 @@ def kernels_run(options: DeviceOptions) -> bool:
 
 @cache
 def _failure(device: torch.device) -> str:
-    """Return why the kernels do not run on a device, "" if they do; warn on a GPU, where they were expected to."""
+    """Return the reason why the kernels do not run on a device, "" if they do; warn on a GPU, where they should run."""
     try:
         version = tuple(map(int, import_module("triton").__version__.split(".")[:2]))
         if version < LEAST_VERSION:

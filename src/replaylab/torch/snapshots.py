@@ -29,7 +29,7 @@ from replaylab.trees import flatten
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 CHUNK = 2**16
-"""About how many steps are copied at once."""
+"""Approximate number of steps that are copied at once."""
 
 
 class _WithDrops(BufferConfig):
@@ -82,7 +82,7 @@ def load(
 
 
 def _state(parts: DeviceParts) -> dict[str, Tensor]:
-    """Return what is written and read as it is."""
+    """Return the state that is written and read unchanged."""
     state = {"flags": parts.ring.flags, "counts": parts.counts, "draws": parts.stream.draws}
     if isinstance(parts.draws, RecencyDraws):
         state["call"] = parts.draws.call
@@ -99,7 +99,7 @@ def _host_replay(parts: DeviceParts) -> ReplayBuffer:
     head = int(ring.head)
     first = max(0, head - config.capacity)
     start = first // config.capacity * config.capacity
-    if start:  # ids go on from there, as after `clear`
+    if start:  # ids continue from there, as after `clear`
         state = host._parts.core.state()
         state |= {"replica0.next_id": np.array([start]), "replica0.cleared": np.array([start, start])}
         host._parts.core.restore(state)
@@ -127,7 +127,7 @@ def _arguments(parts: DeviceParts, columns: Arrays) -> dict[str, Any]:
 
 
 def _stretches(flags: npt.NDArray[np.uint8], first: int, head: int, envs: int) -> Iterator[tuple[int, int]]:
-    """Yield ids in stretches that end where an environment was left."""
+    """Yield ids in stretches that end where an environment was reset separately."""
     ids = np.arange(first, head)
     left = (flags[ids % len(flags)] & LEFT).reshape(-1, envs).any(axis=1)
     ends = first + envs * (np.flatnonzero(left) + 1)
@@ -138,7 +138,7 @@ def _stretches(flags: npt.NDArray[np.uint8], first: int, head: int, envs: int) -
 
 
 def _fill(parts: DeviceParts, host: ReplayBuffer, state: Arrays, folder: Path) -> None:
-    """Take in the steps of a host's replay, and the state of a device's if there is one."""
+    """Store the steps of a host's replay, and restore the state of a device if the snapshot has one."""
     ring, config, envs = parts.ring, parts.options.config, parts.options.envs
     ids, head = host.stored_ids()[0], host.next_id
     if head % envs or (host._parts.core.environments(ids) != ids % envs).any():

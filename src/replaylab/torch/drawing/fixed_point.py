@@ -10,7 +10,7 @@ ONE = 2**20
 """The leaf of p^α = 1."""
 
 MOST_TOTAL = 2**62
-"""Totals stay below it."""
+"""Exclusive upper limit of totals."""
 
 ABSOLUTE, CLIPPED, POSITIVE, GIVEN = range(4)
 """Kinds of feedback: TD errors with p = |δ| + ε, max(|δ|, 1) or max(δ, 0) + ε; or p itself."""

@@ -150,7 +150,7 @@ def update_leaves(
     capacity: int,
     triton: bool,
 ) -> Tensor:
-    """Take feedback (n,), of equal ids the last one; return how many steps were stored, int64 ().
+    """Apply feedback (n,), the last value for equal ids; return how many steps were stored, int64 ().
 
     Steps that were not stored and values that are not valid are added to the second and third of `counts`.
     """

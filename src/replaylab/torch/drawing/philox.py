@@ -18,11 +18,11 @@ LOW = 0xFFFFFFFF
 
 
 class RandomStream(nn.Module):
-    """The random numbers of a replay: of draw d and row j always the same, whatever else is drawn.
+    """The random numbers of a replay: those of draw d and row j do not depend on other draws.
 
     Args:
         seed: Of 64 bits.
-        device: Where the numbers are made.
+        device: Device of the numbers.
         triton: Whether kernels of Triton run.
 
     Attributes:
@@ -45,7 +45,7 @@ class RandomStream(nn.Module):
         watch(self)
 
     def in_child(self) -> None:
-        """Note that this is a forked process."""
+        """Record that this is a forked process."""
         self.copied = True
 
     def set_seed(self, seed: int) -> None:
@@ -59,11 +59,11 @@ class RandomStream(nn.Module):
         self.draws.zero_()
 
     def targets(self, total: Tensor, rows: int, *, stratified: bool = False) -> Tensor:
-        """Return random whole numbers below a total, int64 (rows,), the same ones until `draws` is raised.
+        """Return random whole numbers below a total, int64 (rows,), the same ones until `draws` is advanced.
 
         Args:
             total: int64 (), below 2^62; where it is 0, the numbers are 0.
-            rows: How many.
+            rows: Number of random numbers.
             stratified: Whether to draw one from each of as many equal segments of the total.
         """
         targets: Tensor = random_targets(self.keys, self.factors, self.draws, total, rows, stratified, self.triton)

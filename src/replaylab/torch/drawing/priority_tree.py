@@ -16,11 +16,11 @@ FAN = 2**BITS
 """Child nodes of a node."""
 
 MOST_UPDATES = 2**20
-"""The most ids in one update."""
+"""Largest number of ids in one update."""
 
 
 class Levels(NamedTuple):
-    """Where the levels of a tree begin in `sums`, and how long that is; the last one is the total."""
+    """Offsets of the levels of a tree in `sums`, and its length; the last level is the total."""
 
     starts: tuple[int, ...]
     length: int
@@ -107,13 +107,13 @@ class PriorityTree(nn.Module):
 
     Args:
         capacity: C, the number of leaves.
-        device: Where the tree is stored.
+        device: Device of the tree.
 
     Attributes:
         sums, peaks: The levels.
         tickets: Of each slot, the number of the last update of it: the last of equal ids has the largest number.
-        updates: How many updates there were.
-        starts: Where the levels begin.
+        updates: Number of updates so far.
+        starts: Offsets of the levels.
     """
 
     sums: Tensor

@@ -64,10 +64,10 @@ class Draws(nn.Module):
         raise NotImplementedError
 
     def store(self, n: int) -> None:
-        """Take in the n newest steps."""
+        """Initialize the n newest steps."""
 
     def update(self, ids: Tensor, values: Tensor, priorities: bool, counts: Tensor) -> Tensor:
-        """Take feedback, `priorities` or TD errors, and return how many steps were stored, ().
+        """Apply feedback, `priorities` or TD errors, and return how many steps were stored, ().
 
         Steps that were not stored and values that are not valid are added to the second and third of `counts`.
         """
@@ -168,7 +168,7 @@ class GeometricDraws(Draws):
 
 
 class ProportionalDraws(Draws):
-    """`Prioritized`, `ReLo` and `LAP`: in proportion to integer leaves, by slot.
+    """`Prioritized`, `ReLo` and `LAP`: draws in proportion to integer leaves, by slot.
 
     Args:
         sampler: Its configuration.
@@ -225,7 +225,7 @@ class ProportionalDraws(Draws):
         self.largest_ever.copy_(largest_ever)
 
     def update(self, ids: Tensor, values: Tensor, priorities: bool, counts: Tensor) -> Tensor:
-        """Take feedback; of equal ids the last one counts."""
+        """Apply feedback; for equal ids, the last value counts."""
         tree, ring = self.tree, self.ring
         changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, self.largest_ever)
         how = (feedback_kind(self.sampler, priorities), self.most, ring.capacity, self.triton)
@@ -238,7 +238,7 @@ class ProportionalDraws(Draws):
 
 
 def draws_of(sampler: Sampler, ring: StepRing, real: torch.dtype, triton: bool) -> Draws:
-    """Return what draws for a sampler, by kernels of Triton or without."""
+    """Return the draws for a sampler, with or without Triton's kernels."""
     match sampler:
         case Uniform():
             return UniformDraws(sampler, ring, real)

@@ -1,1 +1,1 @@
-"""Where steps are stored, and what drawn ones become."""
+"""Storage of steps, and the assembly of batches from drawn steps."""

@@ -10,12 +10,12 @@ from replaylab.torch.rows.step_ring import StepRing
 
 
 class Assembly(nn.Module):
-    """Turns ids into the columns of a batch.
+    """Assembly of the columns of a batch from ids.
 
     Args:
-        ring: Where the steps are.
+        ring: The stored steps.
         packings: The fields of its `frames` and of its other rows.
-        options: Those of the replay.
+        options: Options of the replay.
         transformed: Whether to apply the transforms.
         real: The dtype in which returns are summed.
         triton: Whether kernels of Triton run.
@@ -68,7 +68,7 @@ class Assembly(nn.Module):
         return {name: columns[name] for name in self.names}
 
     def _add_stacks(self, columns: dict[str, Tensor], ids: Tensor, last: Tensor) -> None:
-        """Add the fields of `frames`, and stack their next ones."""
+        """Add the fields of `frames`, and stack their next values."""
         columns |= self._frames(ids.clamp(min=0), list(self.frames.columns))
         nexts = [path for path in self.stacked if f"next_{path}" in columns]
         for path, older in self._frames(last, nexts).items():

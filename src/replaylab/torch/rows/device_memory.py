@@ -1,4 +1,4 @@
-"""The ring of a replay, made if the device has the memory for it."""
+"""Allocation of the ring of a replay, after a check of the device's memory."""
 
 import torch
 
@@ -17,7 +17,7 @@ def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking]
     """Return an empty ring.
 
     Args:
-        options: Those of the replay.
+        options: Options of the replay.
         packings: The fields of the ring's `frames` and of its other rows.
         triton: Whether kernels of Triton run.
 

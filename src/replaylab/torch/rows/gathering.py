@@ -11,11 +11,11 @@ from replaylab.torch.rows.packing import TERMINATED, TRUNCATED, RowPacking
 from replaylab.torch.rows.step_ring import StepRing
 
 DRAWN, LAST, FRAME, NEXT = range(4)
-"""Where a column comes from: the drawn step's row, the row of the last step that is taken together with it, the drawn
+"""Sources of a column: the drawn step's row, the row of the last step that is taken together with it, the drawn
 step's frame, or the frame that the last step led to."""
 
 MOST_UNROLLED = 16
-"""Longer returns are computed without a kernel."""
+"""Largest n of n-step returns in a kernel; longer returns are computed without one."""
 
 
 class TakenField(NamedTuple):
@@ -49,7 +49,7 @@ class RowGather(nn.Module):
 
     Args:
         ring: The steps.
-        fields: Which fields.
+        fields: The fields to copy.
         powers: γ^k for k = 0 .. K, (K + 1,).
         column: The column of rewards in the rows, −1: none.
         triton: Whether kernels of Triton run.
@@ -77,7 +77,7 @@ class RowGather(nn.Module):
         self.register_buffer("powers", powers.to(device), persistent=False)
 
     def forward(self, ids: Tensor) -> Gathered:
-        """Return what is known of stored steps, int64 (B,), or −1 for no step."""
+        """Return the gathered values of stored steps, int64 (B,), or −1 for no step."""
         ring, rows = self.ring, len(ids)
         tables = (ring.frames, ring.rest, ring.flags, ring.side, ring.head)
         how = (self.sources, self.starts, self.ends, self.column, ring.envs, self.triton)
@@ -149,7 +149,7 @@ def gather_rows(
 def _follow(
     flags: Tensor, side: Tensor, rest: Tensor, head: Tensor, ids: Tensor, powers: Tensor, column: int, envs: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what follows steps: returns and places as in `Gathered`, and the flags of the last steps."""
+    """Return returns and places as in `Gathered`, and the flags of the last steps."""
     capacity, steps_taken = len(flags), len(powers) - 1
     steps = ids[:, None] + envs * torch.arange(steps_taken, device=ids.device)
     ended = flags[steps % capacity] != 0

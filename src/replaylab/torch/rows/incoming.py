@@ -1,4 +1,4 @@
-"""Steps as `add` and `extend` are given them, as flat rows on the device."""
+"""Conversion of the arguments of `add` and `extend` to flat rows on the device."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ def incoming_steps(
     r"""Return every field (T·E, \*shape) of some steps, and the lengths of their leading axes.
 
     Args:
-        options: Those of the replay.
+        options: Options of the replay.
         call: Name of the method, for errors.
-        steps: The fields as given.
-        final_obs: As given.
+        steps: The fields as passed.
+        final_obs: As passed.
         many: Whether there is a T axis.
 
     Raises:

@@ -22,7 +22,7 @@ class RowPacking:
     Args:
         shapes: The shape of each field's value, by path.
         dtypes: The dtype of each field in a batch.
-        stored: The dtype of a field in a row, where it is another one.
+        stored: The dtype of a field in a row, if it differs.
     """
 
     def __init__(

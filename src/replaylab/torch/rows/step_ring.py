@@ -20,7 +20,7 @@ class StepRing(nn.Module):
         frames: The fields that `frames` holds.
         rest: The fields of the other rows.
         sides: S, rows of the side ring, at least E; None: next observations are stored with their step.
-        device: Where.
+        device: Device of the ring.
         triton: Whether kernels of Triton run.
     """
 
@@ -86,11 +86,11 @@ class StepRing(nn.Module):
 
     @property
     def most_steps(self) -> int:
-        """The most time steps that `store` takes."""
+        """Largest number of time steps in one call of `store`."""
         return min(self.capacity, self.capacity if self.sides is None else self.sides) // self.envs
 
     def end_episode(self, where: Tensor) -> None:
-        """Note that the next step of these environments, bool (E,), begins another episode."""
+        """Record that the next step of these environments, bool (E,), begins another episode."""
         newest = (self.head - self.envs + torch.arange(self.envs, device=where.device)) % self.capacity
         self.flags.index_copy_(0, newest, self.flags[newest] | (where.to(torch.uint8) * LEFT))
 
@@ -117,7 +117,7 @@ def store_steps(
     sides: int,
     triton: bool,
 ) -> Tensor:
-    """Store steps, as `StepRing.store` does, whose tensors it takes."""
+    """Store steps in the tensors of a ring; see `StepRing.store`."""
     if triton:
         from replaylab.torch.rows import kernels
 
@@ -178,5 +178,5 @@ def _store_derived(
     indices = torch.where(apart, places, -1).to(torch.int32)
     side.index_copy_(0, before[:envs] % capacity, indices[:envs])
     side.index_copy_(0, slots, torch.cat((indices[envs:], indices.new_full((envs,), -1))))
-    frames[-1], owners[-1] = 0, -1  # what nobody reads: which write came last is not defined
+    frames[-1], owners[-1] = 0, -1  # never read: the order of these writes is not defined
     return (last_lost + envs) // envs * envs

@@ -22,7 +22,7 @@ from replaylab.torch.options import DeviceOptions, torch_dtype
 def on_host(value: Any) -> bool:
     """Whether a value is neither a tensor nor another library's array on a GPU, so that its numbers can be checked.
 
-    A compiler sees tensors only.
+    A compiler passes only tensors.
     """
     return not (isinstance(value, Tensor) or hasattr(value, "__cuda_array_interface__") or is_compiling())
 
@@ -49,7 +49,7 @@ def field_tensor(path: str, value: Any, field: Field, leading: dict[str, int], d
     """Return a field's value of the leading axes, then the field's shape, in its dtype.
 
     Raises:
-        ShapeError: Its shape is another one.
+        ShapeError: The value has another shape.
         DtypeError: Its dtype, or a value on the host, does not fit the field's.
     """
     if on_host(value):
