@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from replaylab.claims import CLAIMS, Claim, ReplicatedFigure, ReplicationOutcome, catalog, overall, reporting
+from replaylab.claims import CLAIMS, Claim, ReplicatedFigure, ReplicationOutcome, overall, reporting
 from replaylab.claims.reporting import line
 from replaylab.commands import main as cli
 
@@ -38,7 +38,7 @@ def test_claims_are_numbered_by_their_key():
 
 def test_command_prints_and_writes(monkeypatch, tmp_path, capsys):
     claim = Claim(9, "Nine", "nine is nine", "arithmetic", 0.1, lambda: iter([YES, NO]))
-    monkeypatch.setattr(catalog, "CLAIMS", {9: claim})
+    monkeypatch.setattr("replaylab.claims.CLAIMS", {9: claim})
     file = tmp_path / "claims.json"
     assert cli.main(["claims", "9", "--json", str(file)]) == 0
     printed = capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_all_claims_are_kept_and_reported_in_a_table(monkeypatch, tmp_path, caps
         yield from reported
 
     claims = {9: Claim(9, "Nine", "nine", "arithmetic", 0.1, measure), 10: Claim(10, "Ten", "ten", "a|b", 0.1, measure)}
-    monkeypatch.setattr(catalog, "CLAIMS", claims)
+    monkeypatch.setattr("replaylab.claims.CLAIMS", claims)
     assert cli.main(["claims", "--all"]) == 0
     place = tmp_path / "results" / "claims" / reporting.code_digest()
     table = (place / "claims.md").read_text(encoding="utf-8")
