@@ -1,13 +1,17 @@
-"""Findings of claims that a study tests by contrasts declared before it was run.
+"""Findings of claims that a study tests, by contrasts declared before it was run or by a published mean return.
 
-A statement counts as reproduced if the contrast's verdict agrees with it, as not reproduced if the verdict contradicts
-it, and as contested if the contrast is inconclusive, or not interpretable because a manipulation check failed.
+A statement on a contrast counts as reproduced if the contrast's verdict agrees with it, as not reproduced if the
+verdict contradicts it, and as contested if the contrast is inconclusive, or not interpretable because a manipulation
+check failed.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from replaylab.claims.claim import ReplicatedFigure, ReplicationOutcome
+import numpy as np
+
+from replaylab.claims.claim import ReplicatedFigure, ReplicationOutcome, agreement
+from replaylab.claims.cleanrl import t_interval
 from replaylab.errors import ConfigError
 from replaylab.study import Study
 from replaylab.study.results.folder import StudyFolder
@@ -89,3 +93,25 @@ def judged(verdict: str, agreeing: tuple[str, ...]) -> ReplicationOutcome:
     if verdict in ("inconclusive", "not interpretable"):
         return ReplicationOutcome.CONTESTED
     return ReplicationOutcome.REPRODUCED if verdict in agreeing else ReplicationOutcome.NOT_REPRODUCED
+
+
+def mean_return(study: Study, query: str, quantity: str, published: float | None) -> ReplicatedFigure:
+    """Return the mean over runs; it counts as reproduced unless its 95 % interval is below the published return.
+
+    Args:
+        study: The study with the results.
+        query: SQL that gives one return for each run.
+        quantity: The quantity, in words.
+        published: The published return; None: there is nothing to compare with.
+    """
+    returns = np.array(study.query(query).fetchall(), np.float64)[:, 0]
+    low, high = t_interval(returns)
+    return ReplicatedFigure(
+        quantity,
+        "" if published is None else f"{published:g}",
+        float(returns.mean()),
+        low,
+        high,
+        f"mean of {len(returns)} runs, 95 %",
+        None if published is None else agreement(high >= published),
+    )

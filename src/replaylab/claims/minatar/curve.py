@@ -11,8 +11,7 @@ beside it.
 from collections.abc import Iterator
 
 from replaylab.claims.claim import Claim, ReplicatedFigure
-from replaylab.claims.minatar.returns import mean_return
-from replaylab.claims.study_findings import complete
+from replaylab.claims.study_findings import complete, mean_return
 from replaylab.study import Study
 
 PUBLISHED, EPISODES = 8.3, 100

@@ -10,8 +10,7 @@ interval of our mean over the runs lies below the published one.
 from collections.abc import Iterator
 
 from replaylab.claims.claim import Claim, ReplicatedFigure
-from replaylab.claims.minatar.returns import mean_return
-from replaylab.claims.study_findings import complete
+from replaylab.claims.study_findings import complete, mean_return
 from replaylab.study import Study
 
 PUBLISHED = {"Breakout": 3.0, "Freeway": 46.0, "SpaceInvaders": 16.0}
