@@ -120,8 +120,8 @@ class Study:
         Args:
             workers: processes, one thread each; by default one for each core that this process may use. It changes
                 only the time.
-            executor: where chunks are trained, in place of ``workers`` local processes: for example `InProcess` under a
-                debugger. It changes no number, and is closed at the end.
+            executor: the executor that trains chunks, instead of ``workers`` local processes: for example `InProcess`
+                under a debugger. It changes no number, and is closed at the end.
             show: whether to show the progress: live on a terminal, as plain lines elsewhere; None: in notebooks only.
             reporter: receives the progress, in place of `show`.
             checkpoint_every: seconds between two checkpoints of a chunk in training, from which a killed one goes
@@ -147,7 +147,7 @@ class Study:
     ) -> Estimate:
         """Return what `run` would do and take, without writing anything: the grid, the time, the disk.
 
-        Every kind of cell is trained for a share of ``seconds``, in as many workers as the study would have.
+        Every kind of cell is trained for a share of ``seconds``, in as many workers as the study would use.
 
         Args:
             workers: as in `run`.
@@ -220,7 +220,7 @@ class Study:
         """Return the level of each strategy, with intervals: of the return, the numbers of the report's first table.
 
         Args:
-            metric: any that the runs recorded; runs that have no number of it are left out.
+            metric: any that the runs recorded; runs without a number of it are left out.
 
         Raises:
             ConfigError: the metric was not recorded, and is not one that the library may record.

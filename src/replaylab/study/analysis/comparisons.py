@@ -134,12 +134,12 @@ class Difference(MeasureResult):
 
     @property
     def equivalent(self) -> bool:
-        """Whether the data rule out every difference that matters; they may show one that does not."""
+        """Whether the data rule out every difference that matters; a smaller difference may be shown."""
         return self.equivalence is not None and self.equivalence.equivalent
 
     @property
     def shown(self) -> bool:
-        """Whether the data show a difference at all, by the corrected p-value."""
+        """Whether the data show a difference, by the corrected p-value."""
         return self.p_max_t < SIGNIFICANCE
 
     @property
@@ -314,7 +314,7 @@ def inner_interval(error: float, runs: Sequence[NDArray[np.float64]], of: Callab
 
 
 def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) -> list[BudgetSpent]:
-    """Return what a run of each strategy used up: steps, updates, transitions replayed; NaN what was not recorded.
+    """Return the cost of a run of each strategy: steps, updates, transitions replayed; NaN if not recorded.
 
     Args:
         rows: a study's results.

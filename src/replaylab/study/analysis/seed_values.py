@@ -105,8 +105,8 @@ def table_of(each: Sequence[SeedValues]) -> NDArray[np.float64]:
 def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[np.float64]:
     """Return the max-T p-values of a family, shape (K,), each |t| being at most what its interval says, and p at least.
 
-    |t| is of a mean, and counts as 0 where that has not the sign of the interval's estimate. One that lacks a seed
-    takes part with those it has; one with a single seed does not, and has 1.
+    |t| is of a mean, and counts as 0 where that has not the sign of the interval's estimate. A contrast without some of
+    the seeds uses those it has; one with a single seed is left out, and has p = 1.
     """
     p = np.ones(len(each))
     tested = [k for k, comparison in enumerate(each) if len(comparison.seeds) > 1]

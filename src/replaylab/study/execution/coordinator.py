@@ -1,7 +1,7 @@
 """Runs chunks on an executor, writes their files, and reports progress.
 
-A chunk that learns from another one's draws waits for them. Where training a chunk raises, each of its seeds
-is trained alone: so a bad run is named by its seed, and the others are there all the same.
+A chunk that learns from another chunk's draws waits for them. If training a chunk raises, each of its seeds is trained
+separately, so that a failing run is named by its seed, and the other runs complete.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run_chunks(
 
 @dataclass
 class _SeedsAlone:
-    """The seeds of a chunk that raised, each trained alone."""
+    """The seeds of a chunk that raised, each trained separately."""
 
     chunk: Chunk
     waiting: set[int]
@@ -144,7 +144,7 @@ class _Run:
                 self._reporter.progress(chunk, step)
             case Finished():
                 self._finished(chunk, event)
-            # Who learns from a tape needs the other seeds.
+            # Learning from a tape needs the other seeds.
             case Raised() if len(chunk.seeds) > 1 and not self._ending and chunk.tape_of is None:
                 self._split(chunk)
             case Stopped() | Raised() | Lost():
@@ -164,7 +164,7 @@ class _Run:
                 self._failed(chunk, f"It learns from the draws of {source.label}, which were not recorded.")
 
     def _split(self, chunk: Chunk) -> None:
-        """Train each seed of a chunk that raised alone, before all that waits."""
+        """Train each seed of a chunk that raised separately, before all waiting tasks."""
         self._reporter.split(chunk)
         split = _SeedsAlone(chunk, set(chunk.seeds))
         self._splits.append(split)
@@ -173,7 +173,7 @@ class _Run:
             self._queue.put(self._task(alone), partial(self._alone, split, alone), first=True)
 
     def _alone(self, split: _SeedsAlone, alone: Chunk, event: Event) -> None:
-        """Handle an event of a seed that is trained alone; those that raise again are one failure."""
+        """Handle an event of a seed that is trained separately; the seeds that raise again are one failure."""
         (seed,) = alone.seeds
         if isinstance(event, Raised):
             self._writer.drop_checkpoints(alone)
@@ -191,7 +191,7 @@ class _Run:
             self._settle(split)
 
     def _settle(self, split: _SeedsAlone) -> None:
-        """Report the seeds that raised alone, in their order, as one failure."""
+        """Report the seeds that raised separately, in their order, as one failure."""
         tracebacks = {seed: split.tracebacks[seed] for seed in split.chunk.seeds if seed in split.tracebacks}
         if tracebacks:
             failing = split.chunk.with_seeds(tuple(tracebacks))
@@ -211,7 +211,7 @@ class _Run:
             self._failed(chunk, str(error))
             return
         self._release(chunk)
-        self._queue.fill()  # the worker need not wait for what is written beside the rows
+        self._queue.fill()  # the worker need not wait for the files beside the rows
         self._writer.drop_checkpoints(chunk)
         if self._tapes.done(chunk):
             self._writer.drop_tape(chunk)
@@ -238,6 +238,6 @@ def _why(event: Stopped | Raised | Lost) -> str:
 
 
 def _of_seeds(tracebacks: dict[int, str]) -> str:
-    """Name the seeds that fail alone, with the traceback of the first."""
+    """Name the seeds that failed separately, with the traceback of the first."""
     seeds = ", ".join(map(str, tracebacks))
     return f"Fails with seed {seeds}. Seed {next(iter(tracebacks))}:\n{next(iter(tracebacks.values()))}"

@@ -63,7 +63,7 @@ class Estimate:
     skipped: tuple[Chunk, ...]
     workers: int
     again: tuple[Chunk, ...] = ()
-    """Those of `todo` whose rows are there: only their draws are wanted, by strategies that learn from them."""
+    """Those of `todo` whose rows are stored: only their draws are needed, by strategies that learn from them."""
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -183,7 +183,7 @@ def _speed(result: bytes) -> Speed | str:
 
 
 def _speeds(wanted: Sequence[Chunk], workers: int, executor: Executor, seconds: float) -> list[Speed | str]:
-    """Measure with all workers busy, if need be with what is measured already: as in the study, they share caches."""
+    """Measure with all workers busy, if necessary with repeated tasks, since workers share caches, as in the study."""
     each = seconds * min(workers, len(wanted)) / max(len(wanted), 1)
     measured: dict[int, Speed | str] = {}
     queue = TaskQueue(executor)

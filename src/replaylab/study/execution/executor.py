@@ -1,8 +1,8 @@
 """The interface between a study and the processes or machines that train its chunks.
 
-A `TaskQueue` decides what runs next and what runs again; an `Executor` carries tasks to workers, and brings back what
-came of them. What a worker does with a task is the same everywhere, see `execution.worker.perform`. It
-hands back bytes; only the process that runs the study writes files, so workers need no disk in common with it.
+A `TaskQueue` decides what runs next and what runs again; an `Executor` carries tasks to workers, and returns their
+results. What a worker does with a task is the same everywhere, see `execution.worker.perform`. It hands back bytes;
+only the process that runs the study writes files, so workers need no disk in common with it.
 
 Tasks and events are frozen and can be pickled. `replaylab.study.execution.local` has the executors of one machine.
 """
@@ -152,9 +152,9 @@ class Executor(Protocol):
     def wait(self, handle: Handler) -> None:
         """Wait until something happens to a task in flight, and call ``handle`` with it, in this thread.
 
-        It may call it several times, or return without having called it. There is at least one task in flight.
-        ``handle`` may call `submit`, except while it is given a `Progress`. What ``handle`` raises passes through, and
-        so does ``KeyboardInterrupt``.
+        It may call ``handle`` several times, or not at all. There is at least one task in flight. ``handle`` may call
+        `submit`, except while it is given a `Progress`. What ``handle`` raises passes through, and so does
+        ``KeyboardInterrupt``.
         """
 
     def close(self) -> None:

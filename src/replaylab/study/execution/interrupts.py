@@ -17,8 +17,8 @@ from typing import Any
 def delayed_interrupts() -> Iterator[None]:
     """Delay the first Ctrl-C or SIGTERM until the block has ended; a second one takes effect at once.
 
-    A signal without a Python handler is left alone, and so is every signal outside of the main thread, which alone can
-    set handlers.
+    Signals without a Python handler are unchanged, and so are all signals outside of the main thread, since only the
+    main thread can set handlers.
     """
     if current_thread() is not main_thread():
         yield

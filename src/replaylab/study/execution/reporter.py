@@ -11,7 +11,7 @@ from replaylab.study.plan.chunks import Chunk
 
 @dataclass(frozen=True)
 class Failure:
-    """A chunk that did not finish, or the seeds of it that raise when they are trained alone, and why."""
+    """A chunk that did not finish, or its seeds that raise when they are trained separately, and the reason."""
 
     chunk: Chunk
     traceback: str
@@ -27,7 +27,7 @@ class Reporter(Protocol):
     """Receives a run's progress; `replaylab.study.execution.progress` has one for terminals and one for plain lines."""
 
     def note(self, line: str) -> None:
-        """Something else than training begins, or goes on: a check, writing checkpoints."""
+        """Another activity than training begins or continues: a check, or the writing of checkpoints."""
 
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Work starts: ``done`` chunks were there already."""
@@ -42,9 +42,9 @@ class Reporter(Protocol):
         """The networks of these seeds of a finished chunk learned from no numbers any more."""
 
     def split(self, chunk: Chunk) -> None:
-        """The chunk raised; now its seeds are trained alone, each a chunk that finishes, or all as failures.
+        """The chunk raised; now its seeds are trained separately, and each finishes as a chunk, or fails.
 
-        Seeds alone report no progress, and those that raise again are one failure.
+        Separate seeds report no progress, and those that raise again are one failure.
         """
 
     def failed(self, failure: Failure) -> None:

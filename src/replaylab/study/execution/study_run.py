@@ -46,7 +46,7 @@ def run_study(
     show: bool | None = None,
     checkpoint_every: float | None = None,
 ) -> RunSummary:
-    """Run what is missing in a study's folder; see `Study.run`. The executor is closed at the end, however it ends."""
+    """Run what is missing in a study's folder; see `Study.run`. The executor is always closed at the end."""
     if reporter is None:
         from replaylab.study.execution.progress import reporter_in_python  # Rich, without which workers start sooner
 
@@ -85,7 +85,7 @@ def _train(
             refuse_lone(folder, [*skipped, *todo])
             check_all(largest_of_each(todo), executor, reporter.note)
         with delayed_interrupts():
-            folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
+            folder.write_records()  # if the study is refused, the folder keeps its results, which can be reported
         try:
             with delayed_interrupts():
                 reporter.begin(todo, skipped, min(executor.slots, len(todo)))

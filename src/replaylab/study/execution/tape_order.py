@@ -66,7 +66,7 @@ class TapeOrder:
 
     Args:
         todo: What is to be trained.
-        recorded: Ids of those whose draws are there already.
+        recorded: Ids of those whose draws are already stored.
     """
 
     def __init__(self, todo: Sequence[Chunk], recorded: set[str]) -> None:
@@ -92,7 +92,7 @@ class TapeOrder:
         return self._waiting.pop(source.id, [])
 
     def done(self, chunk: Chunk) -> bool:
-        """Note that a chunk has finished; return whether it was the last that learns from its tape."""
+        """Record that a chunk has finished; return whether it was the last that learns from its tape."""
         if chunk.tape_of is None:
             return False
         self._learning[chunk.tape_of.id] -= 1

@@ -36,9 +36,9 @@ class TaskQueue:
         """Add a task.
 
         Args:
-            task: what is to be done.
+            task: the task.
             handle: called in `run`, with the task's progress, then once with its end; may `put` more, and `clear`.
-            first: whether it goes before those that wait.
+            first: whether it is placed before the waiting tasks.
         """
         entry = _Entry(task, handle)
         if first:
@@ -70,7 +70,7 @@ class TaskQueue:
         """Work until nothing waits and nothing is in flight.
 
         Raises:
-            ConfigError: the executor hands over something that is no event, or a ticket twice.
+            ConfigError: the executor passes a value that is not an event, or a ticket twice.
         """
         self.fill()
         while self._in_flight:

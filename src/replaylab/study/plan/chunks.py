@@ -1,8 +1,8 @@
 """The chunks of a study, each identified by a hash of everything that decides its numbers.
 
-A chunk is one call of the training loop: one environment, one learner, one strategy, some of the
-seeds. Chunks are made by the study file (`chunk_size`) and by what is there already, never by the number of workers:
-floating-point sums may depend on how many replicas share an array, so a chunk's make-up belongs to what identifies it.
+A chunk is one call of the training loop: one environment, one learner, one strategy, some of the seeds. Chunks depend
+on the study file (`chunk_size`) and on the stored chunks, never on the number of workers: floating-point sums may
+depend on how many replicas share an array, so a chunk's make-up belongs to what identifies it.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def plan(spec: Spec, present: Iterable[Mapping[str, Any]] = ()) -> list[Chunk]:
 
     Args:
         spec: the study.
-        present: identities of chunks that are there; those of the study's settings are kept as they are, and only
-            seeds that none of them holds make new ones.
+        present: identities of stored chunks; those of the study's settings are kept unchanged, and only seeds that none
+            of them holds make new ones.
     """
     seeds_there: dict[str, list[Seeds]] = {}
     for identity in present:
@@ -164,7 +164,7 @@ def plan(spec: Spec, present: Iterable[Mapping[str, Any]] = ()) -> list[Chunk]:
         # Of a tape those of what it replays: its seeds learn from each other's.
         drawing = [cell.tape_of or cell for cell in cells]
         seeds_of = [chunked(spec.seeds, size, seeds_there.get(_settings(cell.identity), ())) for cell in drawing]
-        for row in zip_longest(*seeds_of):  # seed by seed through all strategies, so that what is there can be paired
+        for row in zip_longest(*seeds_of):  # seed by seed through all strategies, so that stored runs can be paired
             chunks += [cell.with_seeds(seeds) for cell, seeds in zip(cells, row, strict=True) if seeds]
     return chunks
 

@@ -8,7 +8,7 @@ Seeds = tuple[int, ...]
 
 
 def chunked(seeds: Seeds, size: int, present: Iterable[Seeds] = ()) -> list[Seeds]:
-    """Return chunks that hold each seed once: those that are there, and what is missing in new ones.
+    """Return chunks that hold each seed once: the stored ones, and new ones for missing seeds.
 
     The seeds are divided every ``size``, in their order; where nothing is there, that is all. A chunk that is there is
     kept as it is, whatever its size, if no seed of it is unwanted or in a chunk kept before, large ones first; the

@@ -1,4 +1,4 @@
-"""Warnings about a study's numbers: what is missing, not compared, or not as it was planned."""
+"""Warnings about a study's numbers: missing runs, missing comparisons, deviations from the plan."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ CellCurves = Sequence[tuple[Curve, Band]]
 """The curves of one environment and learner, a strategy each, with their bands."""
 
 MOST_TOGETHER = 7
-"""Strategies whose curves stand in one panel; more of them get a panel each."""
+"""Largest number of strategies in one panel; more strategies get a panel each."""
 
 MOST_POINTS = 60
 """Points drawn of one run's line; its CSV file has all of them."""
@@ -169,7 +169,7 @@ def multiples(cells: Sequence[CellCurves], style: CurveStyle, *, runs: bool) -> 
 
 
 def _limits(values: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
-    """Return the ends of an axis that holds all values, with some room; equal values stand in its middle."""
+    """Return the ends of an axis that holds all values, with a margin; equal values are in its middle."""
     together = np.concatenate([v[np.isfinite(v)] for v in values])
     if not len(together):
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""The methods part of a report: what was run and how it was judged, in sentences; every setting; the machine."""
+"""The methods part of a report: the runs and their analysis in sentences, every setting, the machine."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def learner_settings(spec: Spec, name: str) -> str:
 
 
 def strategy_settings(spec: Spec, name: str) -> str:
-    """Return the type and all settings of a strategy, with what it overrides except its budget."""
+    """Return the type and all settings of a strategy, with its overrides except the budget."""
     overrides = spec.overrides.get(name, Overrides())
     parts = [_options(json_data(spec.strategies[name]))]
     parts += [f"transform {_options(json_data(transform))}" for transform in overrides.transforms]

@@ -68,7 +68,7 @@ class ReportFigure:
     legend: Sequence[Key]
     groups: Sequence[tuple[str, Sequence[Markup]]]
     kind: str
-    """Width of its panels, "small", "medium" or "wide": on a narrow screen small ones stand in a row that scrolls."""
+    """Width of its panels, "small", "medium" or "wide": on a narrow screen, small ones are in a row that scrolls."""
 
     folded: bool
     """Whether the page shows it only when asked to."""
@@ -112,7 +112,7 @@ class Section:
     paragraphs: Sequence[str] = ()
     points: Sequence[str] = ()
     terms: Sequence[tuple[str, str]] = ()
-    """Terms, each with what it means in a line."""
+    """Terms, each with its meaning in one line."""
 
     note: str = ""
     subtitle: str = ""

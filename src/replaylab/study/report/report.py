@@ -1,6 +1,6 @@
 """The report of a study: one HTML file, with every figure and table beside it as SVG, PNG and CSV.
 
-It reads the study's folder alone and never imports the training code. The same data give the same bytes.
+It reads only the study's folder, and never imports the training code. The same data give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True, 
     """Write ``report.html``, ``figures/`` and ``tables/`` into a folder and return the page's path.
 
     Args:
-        study: what is reported; its own folder is only read.
+        study: the study; its own folder is only read.
         out: the folder to write to, made where it is missing; the study's own remembers with which seeds.
         figure_files: whether to write ``figures/``; moving pictures that the page links to are written all the same.
         refresh: seconds after which browsers load the page again, while the study is running. The page is then also

@@ -39,10 +39,10 @@ class ReportedStudy(Protocol):
         """The library versions that the runs were made with, one or more sets."""
 
     def record(self, name: str) -> dict[str, Any]:
-        """One of the folder's JSON records; empty where there is none."""
+        """One of the folder's JSON records; empty if it is missing."""
 
     def results(self) -> duckdb.DuckDBPyRelation:
-        """The rows of all chunks that are there."""
+        """The rows of all stored chunks."""
 
     def answers(self) -> list[str]:
         """The answer, then the comparisons, in sentences."""

@@ -1,4 +1,4 @@
-"""Words and sentences made from the numbers: measures, verdicts, what was compared, what it cost.
+"""Words and sentences from the numbers: measures, verdicts, comparisons, costs.
 
 A difference is equivalent if its interval lies within the declared margin, and otherwise higher or lower only if the
 corrected p-value is below 0.05. Everything else is inconclusive, which is not "no difference".
@@ -107,7 +107,7 @@ def in_words(word: str, margin: str) -> str:
 
 
 def compared(ran: WhatRan) -> str:
-    """Return one sentence: what was compared, and how; of an incomplete study what is there."""
+    """Return one sentence about the comparison and its method; for an incomplete study, about the stored runs."""
     spec, groups = ran.spec, ran.with_baseline()
     if groups:
         base = spec.title_of(spec.baseline)

@@ -1,4 +1,4 @@
-"""The top of a report: the answer, the verdicts at a glance, a picture, what was compared, and warnings."""
+"""The top of a report: the answer, the verdicts at a glance, a picture, the comparison, and warnings."""
 
 from __future__ import annotations
 

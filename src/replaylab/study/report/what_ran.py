@@ -41,7 +41,7 @@ class WhatRan:
 
     @property
     def complete(self) -> bool:
-        """Whether every run of the study is there."""
+        """Whether every run of the study is stored."""
         return self.runs == self.spec.runs
 
     @property

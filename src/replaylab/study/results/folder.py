@@ -66,7 +66,7 @@ class StudyFolder:
         return self.path / "runs" / f"{chunk.id}.parquet"
 
     def rows(self) -> duckdb.DuckDBPyRelation:
-        """Return the rows of all chunks that are there as a DuckDB relation.
+        """Return the rows of all stored chunks as a DuckDB relation.
 
         Raises:
             StorageError: a file is damaged.
@@ -198,7 +198,7 @@ class StudyFolder:
         self._write_machines(this_machine(), self._machines())
 
     def write_machine(self, machine: Machine) -> None:
-        """Write down a machine that has run a chunk, unless it is there already.
+        """Record a machine that has run a chunk, unless it is recorded already.
 
         Raises:
             StorageError: it cannot be written.
@@ -208,7 +208,7 @@ class StudyFolder:
             self._write_machines(this_machine(), {**known, machine.digest: machine})
 
     def set_aside_damaged(self) -> tuple[Damaged, ...]:
-        """Move files of results that are not what was written into ``damaged/``, so that their runs are missing."""
+        """Move damaged files of results into ``damaged/``, so that their runs are missing."""
         from replaylab.study.results.store import damage
 
         damaged = [(file, why) for file in self._files() if (why := damage(file)) is not None]

@@ -68,7 +68,7 @@ def opened(text: bytes) -> dict[str, Any]:
     """Return a record from its bytes.
 
     Raises:
-        ValueError: it is none, or not what was written.
+        ValueError: it is not a record, or is damaged.
     """
     try:
         record = json.loads(text)
@@ -82,7 +82,7 @@ def opened(text: bytes) -> dict[str, Any]:
 
 
 def read(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
-    """Return a record of a shape; empty where there is none.
+    """Return a record of a shape; empty if it is missing.
 
     Raises:
         StorageError: it is damaged.

@@ -71,7 +71,7 @@ SCHEMA = pa.schema(
         _column("value", pa.float64(), "the value, in the metric's unit (returns: undiscounted reward)"),
     ]
 )
-"""Names, types and meanings of the columns; the same text lies in every file's schema."""
+"""Names, types and meanings of the columns; every file's schema contains the same text."""
 
 
 def write_chunk(path: Path, chunk: Chunk, columns: Mapping[str, NDArray[Any]], versions: Mapping[str, str]) -> None:
@@ -173,7 +173,7 @@ def read_pictures(path: Path) -> dict[str, bytes]:
 
 
 def damage(path: Path) -> str | None:
-    """Return in words what is wrong with a chunk's file; None: nothing."""
+    """Return in words what is wrong with a chunk's file; None if nothing is."""
     try:
         return damage_of(path.read_bytes(), path.stem)
     except _UNREADABLE as error:
@@ -181,7 +181,7 @@ def damage(path: Path) -> str | None:
 
 
 def damage_of(content: bytes, identifier: str) -> str | None:
-    """Return in words what is wrong with the bytes of a chunk's file; None: nothing.
+    """Return in words what is wrong with the bytes of a chunk's file; None if nothing is.
 
     Args:
         content: the bytes.

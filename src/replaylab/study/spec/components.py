@@ -156,7 +156,7 @@ def build(part: Part, catalogue: Catalogue) -> Any:
     """Return the object a resolved part stands for: a sampler or a learner.
 
     Raises:
-        SpecError: it is your own, and its code is not what it was when the part was resolved.
+        SpecError: it is custom, and its code has changed since the part was resolved.
     """
     if not custom.is_custom(part.type):
         return _build(part.type, part.options, catalogue, part.type, "study")

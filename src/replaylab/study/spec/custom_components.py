@@ -1,6 +1,6 @@
 """Custom samplers and learners in a study file: ``type = "my_module:MySampler"``; environments' modules.
 
-The module is imported from the current folder or from what is installed, by the study and by each of its workers. The
+The study and each of its workers import the module from the current folder or from installed packages. The
 class is a frozen dataclass, whose fields are the options of the study file. The bytes of the module's file are part of
 what identifies a run, so changed code never mixes with old results; modules that it imports are not looked into. A file
 that was changed after this process imported it is imported again, so that the code is that of the bytes.
@@ -64,7 +64,7 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
 
 
 def _imported(name: str) -> ModuleType:
-    """Import a module; where its file is another than what was imported, its code is run again, from the bytes."""
+    """Import a module; if its file has changed since the import, its code is run again, from the bytes."""
     before = sys.modules.get(name)
     module = importlib.import_module(name)
     file = Path(getattr(module, "__file__", None) or "")
@@ -82,7 +82,7 @@ def _imported(name: str) -> ModuleType:
 
 
 _IMPORTED: dict[str, tuple[ModuleType, str]] = {}
-"""Modules as they were imported, and the digests of their files then."""
+"""Imported modules, and the digests of their files at import."""
 
 
 def _began() -> float:
@@ -152,7 +152,7 @@ def code_of(kind: str) -> str:
 
 
 def code_of_file(module: str) -> str:
-    """Return the first digits of the SHA-256 of a module's file, without importing it; "" where there is none."""
+    """Return the first digits of the SHA-256 of a module's file, without importing it; "" if the file is missing."""
     try:
         module_spec = importlib.util.find_spec(module)
     except Exception:  # of a package that it is in, or of a name that is invalid: making the environment raises
@@ -189,7 +189,7 @@ def check_file(module: str, code: str) -> None:
 
 
 def _other_code(module: str) -> str:
-    """Return that a module's file differs from the one that a run was defined with, and the fix."""
+    """Return a message that a module's file differs from the one that a run was defined with, and the fix."""
     module_spec = importlib.util.find_spec(module)
     return (
         f"the module {module} ({module_spec and module_spec.origin}) has changed since this run was defined. Restore "

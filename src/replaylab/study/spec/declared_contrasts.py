@@ -44,7 +44,7 @@ class Score(Table):
 
 
 class DeclaredContrast(Table):
-    """One contrast, as declared before the data are there."""
+    """One contrast, as declared before the data are collected."""
 
     name: Annotated[Line, Field(min_length=1, max_length=80)]
     question: Prose = ""
@@ -82,7 +82,7 @@ class DeclaredContrast(Table):
     """Differences up to this size do not matter; in the unit of the contrast."""
 
     primary: Annotated[bool, Field(strict=True)] = False
-    """Whether it is the one question of the study, tested alone."""
+    """Whether it is the primary question of the study, which is tested without correction."""
 
     each_environment: Annotated[bool, Field(strict=True)] = False
     """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""

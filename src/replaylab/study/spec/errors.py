@@ -57,7 +57,7 @@ MADE = ("titles", "overrides", "overridden", "learner_environments", "origins", 
 
 
 def shown(value: object) -> str:
-    """Return a value as it stands in the message: one line, not too long."""
+    """Return a value in the form of the message: one line, not too long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 

@@ -1,4 +1,4 @@
-"""Environments under custom names, so that one Gymnasium id can be there with several sets of options.
+"""Environments under custom names, so that a study can use one Gymnasium id with several sets of options.
 
 ``[env_options.NAME]`` with a key ``id`` says that NAME, listed in ``environments``, is made of that id and the table's
 other keys; without it the name is the id. No constructor has an argument of that name: Gymnasium's own has it.

@@ -1,7 +1,7 @@
 """``vary`` in a study file: one table stands for many strategies or learners, one for each combination of values.
 
-What comes out are ordinary tables with ordinary names, as if each had been written by hand, so that nothing behind
-this knows of it. Where a name came from is kept beside them (`Origin`): contrasts select by it.
+The results are ordinary tables with ordinary names, as if each had been written by hand. The origin of each name is
+stored beside them (`Origin`): contrasts select by it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from replaylab.study.spec.display_text import Line, Table
 from replaylab.study.spec.errors import did_you_mean, shown
 
 Factor = bool | int | float | Line
-"""A value that contrasts select by; lists and schedules go by the text they have in a name."""
+"""A value that contrasts select by; lists and schedules are represented by their text in names."""
 
 _LABELS: TypeAdapter[dict[str, Factor]] = TypeAdapter(dict[str, Factor])
 
@@ -160,7 +160,7 @@ def _grid(vary: Any, rest: dict[str, Any], where: str, catalogue: Catalogue) -> 
 
 
 def in_name(value: object) -> str:
-    """Return a value as it stands in a name: short, and safe in a file's name.
+    """Return a value in the form of a name: short, and safe in a file's name.
 
     Examples:
         >>> [in_name(v) for v in (0.0, 50_000, True, [64, 64], {"type": "linear", "start": 0.4, "end": 1.0})]
@@ -185,7 +185,7 @@ def chosen_learners(
     """Return the learners that a strategy's ``learners`` refers to: by name, by table, or by varied values.
 
     Args:
-        wanted: the list as it stands in the file.
+        wanted: the list in the file.
         origins: of the learners.
         names: of all learners, as `expanded` made them.
         where: the strategy, for messages.

@@ -1,7 +1,7 @@
 """A strategy's overrides of a learner, and its transforms, with every option filled in.
 
-That is found once, when a study file is read, and stands in ``study.json``: so a folder can be read without the code
-that its runs were trained with, and another version's defaults change no id of what is there.
+They are resolved once, when a study file is read, and stored in ``study.json``. A folder can therefore be read without
+the code that its runs were trained with, and another version's defaults change no id of stored runs.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Overrides(Table):
     """Transforms of drawn steps."""
 
     learner: dict[str, Any] = {}
-    """Settings of the learners, in place of theirs."""
+    """Settings that replace those of the learners."""
 
     budget: Budget | None = None
     """In place of the study's; in the same unit."""

@@ -21,7 +21,7 @@ class _HandlerRaised(BaseException):
 class InProcess:
     """Performs one task after the other in the calling thread.
 
-    So a debugger stops at a breakpoint in your own sampler, learner or environment, and a profiler sees all of it;
+    A debugger stops at breakpoints in a custom sampler, learner or environment, and a profiler measures all of it;
     Ctrl-C and leaving the debugger end the run. What crashes, exits by itself or never returns takes this process with
     it, and numeric libraries are held to one thread, as in workers.
 

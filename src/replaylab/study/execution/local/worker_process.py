@@ -26,8 +26,8 @@ _OUT_OF_MEMORY = (
 class WorkerProcess:
     """A process that performs tasks, one at a time (`replaylab.study.execution.local.worker_main`).
 
-    It has its own session, so that Ctrl-C reaches the parent alone, and so that whatever it has started itself is
-    killed with it. It is a fresh interpreter, and holds no state between tasks.
+    It has its own session, so that Ctrl-C reaches only the parent, and so that its own child processes are killed with
+    it. It is a fresh interpreter, and holds no state between tasks.
     """
 
     def __init__(self, on_event: Callable[[WorkerProcess, Event], None], path: Sequence[str] | None = None) -> None:
@@ -65,7 +65,7 @@ class WorkerProcess:
         return self._process.poll()
 
     def send(self, task: Task) -> None:
-        """Give it a task; one that has died takes no task, which is reported as its end."""
+        """Send a task to the process; if the process has ended, its end is reported instead."""
         self._write(task)
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class WorkerProcess:
             write_message(self._process.stdin, message)  # type: ignore[arg-type]  # typeshed: IO[Any]
 
     def kill(self) -> None:
-        """Kill it, and what it has started; more than once, if need be."""
+        """Kill the process and its child processes; it can be called more than once."""
         if not self._killed and hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)

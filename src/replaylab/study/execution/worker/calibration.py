@@ -69,7 +69,7 @@ def _limit(chunk: Chunk) -> int | None:
 
 
 def _trained(chunk: Chunk, budget: int) -> dict[str, float]:
-    """Train for a budget that ends with one evaluation, and return what it took."""
+    """Train for a budget that ends with one evaluation, and return its cost."""
     from replaylab.study.results.store import encoded  # heavy
 
     brief = _brief(chunk, budget)

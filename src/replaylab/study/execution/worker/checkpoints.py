@@ -37,7 +37,7 @@ def train_with_checkpoints(
     hooks: Callable[[], Sequence[Hook]] = tuple,
     tape: str | None = None,
 ) -> tuple[dict[str, Any], float]:
-    """Train a chunk, from its last checkpoint if there is one that can be read.
+    """Train a chunk, from its last checkpoint if a readable one exists.
 
     Args:
         chunk: what to train.

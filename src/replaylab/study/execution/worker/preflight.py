@@ -19,10 +19,10 @@ _SECONDS_BETWEEN_NOTES = 10.0
 
 
 def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Return of each environment, learner and strategy a chunk with the most seeds, in their order.
+    """Return a chunk with the most seeds for each environment, learner and strategy, in their order.
 
-    Chunks of these three differ in their seeds alone, of which only the number matters to `check_chunk`:
-    several seeds must fit whatever one must, and more.
+    Such chunks differ only in their seeds, of which only the number matters to `check_chunk`: several seeds must
+    satisfy every rule for one seed, and more.
     """
     largest: dict[tuple[str, str, str], Chunk] = {}
     for chunk in chunks:
@@ -97,7 +97,7 @@ def _raised_at(trace: str) -> str:
 
 
 def check_chunk(chunk: Chunk) -> None:
-    """Raise the error that training would soon end with, if any, by training a little of it.
+    """Raise the error that training would soon end with, if any, by training it briefly.
 
     If custom code raises with the first seed of several, the last one is tried: an error of one seed is no refusal, as
     the run itself reports it and the other seeds continue.

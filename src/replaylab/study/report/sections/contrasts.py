@@ -77,7 +77,7 @@ class ContrastSection:
 
     @property
     def others(self) -> list[tuple[str, str]]:
-        """Question or name, and verdict in words, of all contrasts but the one that the headline is about."""
+        """Question or name, and verdict in words, of all contrasts except the one in the headline."""
         main = headline.main_contrast(self.results)
         return [(f.contrast.question or f.contrast.name, sentence(f)) for f in self.results if f is not main]
 
@@ -128,7 +128,7 @@ def matrix(results: Sequence[ContrastResult]) -> VerdictMatrix:
 
 
 def _named(result: ContrastResult) -> str:
-    """Return a contrast's name with what it compares."""
+    """Return a contrast's name with its comparison."""
     contrast = result.contrast
     what = f"{contrast.versus}, {headline.measured(contrast)}"
     return what if contrast.name == contrast.versus else f"{contrast.name}: {what}"

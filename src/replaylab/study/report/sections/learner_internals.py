@@ -31,7 +31,7 @@ TITLE = "Learner diagnostics"
 
 
 def section(page: Page, results: ComparisonResults) -> Section | None:
-    """Return the learner's budgets and curves of what it logged, fewer of many strategies."""
+    """Return the learner's budgets and the curves of its logged metrics, fewer if there are many strategies."""
     shown: list[Shown] = [tables.budget_table(page, results.spent)] if results.spent else []
     shown.extend(_figures(page))
     return Section(TITLE, shown) if shown else None

@@ -21,7 +21,7 @@ MOST_BYTES = 700_000
 """Largest number of bytes of videos on a page, because people open it on phones."""
 
 ChunkPictures: TypeAlias = "tuple[Chunk, dict[str, bytes]]"
-"""A chunk, and the video of its first seed, or why there is none."""
+"""A chunk with the video of its first seed, or with the reason why there is none."""
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:

@@ -49,7 +49,7 @@ def differences(of_strategy: Mapping[str, tuple[Floats, Floats]], notes: Mapping
     """Return a map for each strategy: its differences in share (S,), cells with a small p-value (S,) framed.
 
     Colours go by the square root of the size, to both sides alike, so that small differences are seen beside large
-    ones. A note stands above each map.
+    ones. Above each map is a note.
     """
     percent = {name: 100.0 * values.reshape(grid.shape) for name, (values, _) in of_strategy.items()}
     largest = max(float(np.abs(values).max()) for values in percent.values()) or 1.0
