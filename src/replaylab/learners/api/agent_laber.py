@@ -44,7 +44,7 @@ class AgentLaBER:
     Source: Lahire, Geist & Rachelson 2022, of whose scores |δ| leaves out what the last layer adds.
 
     Attributes:
-        m: How many times B rows the pool has. Default: 4.
+        m: Size of the pool, in multiples of B. Default: 4.
     """
 
     m: int = 4

@@ -70,7 +70,7 @@ class Clock:
 
     @contextmanager
     def at(self, steps: int) -> Iterator[None]:
-        """Context manager: what is done within counts as done after so many steps, of which there may be more."""
+        """Context manager: events within count as events after this number of steps, of which there may be more."""
         now = self.state()
         self.restore({"steps": np.array(steps), "now": np.full_like(self.now, steps)})
         try:

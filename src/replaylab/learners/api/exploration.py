@@ -21,8 +21,8 @@ CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <=
 class EpsilonGreedy:
     """Picks the best action, or with probability ε any action; ties are broken uniformly at random.
 
-    Every step takes two numbers from each environment's stream, whether it explores or not; so what a replica
-    draws at its t-th step depends on its seed alone.
+    Every step takes two numbers from each environment's stream, whether it explores or not; so a replica's draws at its
+    t-th step depend only on its seed.
 
     Args:
         seeds: One for each replica, of which its `Stream.EXPLORATION` is used.

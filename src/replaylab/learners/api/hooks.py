@@ -175,7 +175,7 @@ class Hook:
         """A turn of the loop begins: one step of every environment."""
 
     def before_store(self, run: TrainingRun, step: EnvStep) -> EnvStep:  # noqa: ARG002
-        """Return a step as it is to be stored; agents that learn online and metrics get the true one."""
+        """Return the step to store; agents that learn online, and metrics, receive the original step."""
         return step
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:

@@ -26,8 +26,8 @@ Loss = Literal["huber", "squared"]
 """The loss ℓ of a TD error."""
 
 State = dict[str, npt.NDArray[Any]]
-"""Flat names → plain arrays. Every array has R as its first axis, or none: such a number is the same for all replicas.
-So what is left of a state when some rows are picked is the state of those replicas alone."""
+"""Flat names → plain arrays. Every array has R as its first axis, or no axis, for a number that all replicas share.
+Selecting rows of a state therefore gives the state of these replicas only."""
 
 
 def pick(state: Mapping[str, Any], rows: npt.NDArray[Any]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Policy(Protocol):
         """Return actions (R, N, ...), of the action space's own dtype and shape, for observations (R, N, ...).
 
         Args:
-            obs: What each replica sees in its N environments.
+            obs: Observations of each replica's N environments.
             explore: Whether to act as in training, by the replicas' exploration streams, which then move on; N is 1.
                 Else the policy acts as well as it can, draws nothing and changes nothing.
         """

@@ -71,8 +71,8 @@ class SingleAgent:
             s: The state.
             a: Action.
             r: Reward.
-            s2: The next state; where an episode ended the last one.
-            terminated: Whether the task ended there. A time limit is no such end.
+            s2: The next state; the last one if the episode ended.
+            terminated: Whether the task ended there; a time limit does not count.
             weight: Importance weight of each step.
 
         Returns:
@@ -121,7 +121,7 @@ def _fitted(name: str, value: Any, template: Any, rows: tuple[int, ...]) -> Any:
     """Return a value of a space, with leading axes, as arrays.
 
     Args:
-        name: Of the argument.
+        name: Name of the argument.
         value: A tree of array-likes.
         template: The space's leaves.
         rows: The leading axes.

@@ -81,7 +81,8 @@ class DQN(DQNSettings):
         """Return new agents, replica r made from seeds[r] alone.
 
         Raises:
-            ConfigError: The network cannot see such observations, actions are not Discrete, or the device is not there.
+            ConfigError: The network does not support such observations, actions are not Discrete, or the device does
+                not exist.
         """
         if not isinstance(action_space, spaces.Discrete):
             raise ConfigError(

@@ -157,7 +157,7 @@ class ModuleLearner:
     Args:
         settings: The learner.
         online: The network, on its device.
-        seed: Of a custom module's random numbers.
+        seed: Seed of a custom module's random numbers.
     """
 
     def __init__(self, settings: DQNSettings, online: nn.Module, seed: int) -> None:

@@ -33,8 +33,8 @@ compiles its kernels. Nothing of this may happen in a capture."""
 class Captured(Generic[T]):
     """A function without arguments whose work on a GPU is captured in a CUDA graph, after three calls without.
 
-    All that changes from call to call must be in tensors that stay where they are. The function must not wait for the
-    device, and its Python code is not run again. The results of a graph are overwritten by the next call.
+    All values that change between calls must be in tensors whose memory stays the same. The function must not wait for
+    the device, and its Python code is not run again. The results of a graph are overwritten by the next call.
 
     Args:
         function: What to call.
@@ -79,8 +79,8 @@ class DeviceUpdates:
 
     Args:
         settings: The learner.
-        agents: Of one replica; they are updated.
-        replay: On the agents' device.
+        agents: Agents of one replica; they are updated.
+        replay: Replay on the agents' device.
         space: Of the observations, a Box.
         feeds_back: Whether TD errors are fed back to the replay.
     """

@@ -153,7 +153,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
 def bootstrap_discount(batch: Batch, gamma: float) -> npt.NDArray[np.float32]:
     """Return the discount of each drawn step's bootstrap, float32 (R, B).
 
-    An n-step batch says it itself (γᵏ, or 0 after termination); else it is γ·(1 − terminated).
+    An n-step batch contains it (γᵏ, or 0 after termination); otherwise it is γ·(1 − terminated).
     """
     if "discount" in batch:
         return np.asarray(batch.discount, np.float32)

@@ -1,8 +1,8 @@
 """Measures of the replayed batches, taken during training without changing it.
 
-In the time between two rounds, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
-another of the same size is drawn uniformly, from its own stream. A round then compares the two kinds,
-all by the parameters of that moment. ``docs/laboratory/measures.md`` says what every number is.
+In the time between two rounds, at up to 16 moments spread evenly over it, the learner's batch is kept, and another of
+the same size is drawn uniformly, from a separate stream. A round then compares the two kinds, all by the parameters of
+that moment. ``docs/laboratory/measures.md`` says what every number is.
 
 Shapes: R replicas, K moments, B rows, D features.
 """

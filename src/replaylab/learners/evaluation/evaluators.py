@@ -27,7 +27,7 @@ class GreedyEvaluation:
     """Plays complete episodes without exploration.
 
     The n-th evaluation of a seed always starts from the same episodes, drawn from its `Stream.EVALUATION`:
-    strategies are compared on equal starts, and how often one evaluates changes nothing else.
+    strategies are compared on equal starts, and the frequency of evaluations changes nothing else.
 
     Args:
         env_id: The environment.

@@ -432,7 +432,7 @@ class MetricsRegistry:
         """Return a metric, or the family that one belongs to.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: No metric has this name.
         """
         metric = self._single.get(name) or self._family(name)
         if metric is None:

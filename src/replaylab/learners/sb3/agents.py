@@ -1,7 +1,7 @@
 """Algorithms of Stable-Baselines3 as agents: their policy acts, their `train` learns.
 
-Steps are stored and batches drawn elsewhere. A batch is handed to the algorithm's `train` by a buffer that holds no
-other, and its TD errors come back the same way.
+Steps are stored and batches are drawn elsewhere. A buffer that holds only one batch passes it to the algorithm's
+`train`, and returns its TD errors.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def find(name: str) -> type[Any]:
         name: One of `NAMED`, or ``module:Class``.
 
     Raises:
-        ConfigError: There is none, or it is no off-policy algorithm.
+        ConfigError: The class does not exist, or is not an off-policy algorithm.
         MissingExtraError: Stable-Baselines3, or sb3-contrib, is not installed.
     """
     library()
@@ -113,10 +113,10 @@ def check_policy(algorithm: type[Any], policy: str) -> None:
 
 
 def completed(algorithm: type[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as plain data, with the algorithm's own defaults for those not given.
+    """Return arguments as plain data, with the algorithm's defaults for missing ones.
 
     Raises:
-        ConfigError: It has no such argument, or a value is none that a run can have.
+        ConfigError: The algorithm has no such argument, or a run cannot have this value.
     """
     name, parameters = algorithm.__name__, _parameters(algorithm)
     for key, value in arguments.items():
@@ -137,7 +137,7 @@ def completed(algorithm: type[Any], arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def code_of(algorithm: str, arguments: Mapping[str, Any]) -> str:
-    """Return the first digits of a SHA-256 over the user's own modules that are named; "" where none is."""
+    """Return the first digits of a SHA-256 over the user's modules that are named; "" if there are none."""
     named = {text.partition(":")[0] for text in (algorithm, *_texts(arguments)) if REFERENCE.fullmatch(text)}
     own_modules = sorted(module for module in named if module.split(".")[0] not in _THEIRS)
     if not own_modules:

@@ -84,7 +84,7 @@ def model_of(
 
 
 def _counts_otherwise(space: gym.Space[Any]) -> bool:
-    """Whether a space's numbers stand for cases, the first of which is not 0."""
+    """Whether a space's numbers are categories, the first of which is not 0."""
     return isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) and bool(np.any(space.start))
 
 

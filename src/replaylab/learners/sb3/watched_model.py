@@ -27,10 +27,10 @@ from replaylab.trees import take
 
 
 class HandedBuffer(ReplayLabBuffer):
-    """A buffer that hands out what it is given: ``buffer.hand.batch``, its columns (B, ...).
+    """A buffer that returns the batch that it was passed: ``buffer.hand.batch``, its columns (B, ...).
 
     Attributes:
-        always: Whether to see the TD errors of every batch, or where the sampler or the weights ask for it alone.
+        always: Whether to record the TD errors of every batch, or only if the sampler or the weights need them.
     """
 
     always = False
@@ -59,7 +59,7 @@ class SpacesAlone(gym.Env[Any, Any]):
 
 
 class _Hand:
-    """In place of a buffer's replay: the batch that it hands out, and the errors that come back."""
+    """Replacement of a buffer's replay: the batch to return, and the errors that are fed back."""
 
     next_id = 0
     batch: Batch
@@ -80,7 +80,7 @@ class _Hand:
 
 
 def hand_buffer(model: OffPolicyAlgorithm) -> HandedBuffer:
-    """Return a model's buffer, which is one that is handed its batches."""
+    """Return a model's buffer, which returns the batches that it is passed."""
     buffer = model.replay_buffer
     assert isinstance(buffer, HandedBuffer)
     return buffer
@@ -93,8 +93,8 @@ _KNOWN = {"stable_baselines3", "sb3_contrib", "replaylab", "abc", "builtins"}
 class DryUpdates:
     """Evaluates batches by the networks of a model of any algorithm, without changing the model.
 
-    A second model takes the first one's parameters and is given the batch to train on. Where it is about to change its
-    critics, it is stopped: the TD errors have been seen, and the gradient is there.
+    A second model takes the first one's parameters and trains on the batch. Before it would change its critics, it is
+    stopped: the TD errors have been seen, and the gradient is there.
 
     Args:
         again: The second model, `WithPriorities`, made as the first one; its buffer is a `HandedBuffer`.
@@ -238,7 +238,7 @@ class WatchedAndProbedModel(WatchedModel):
     Args:
         model: The library's own.
         registry: Registry of the logged metrics.
-        again: Makes the same algorithm, whose batches are handed to it.
+        again: Creates the same algorithm with a buffer that returns the batches it is passed.
     """
 
     def __init__(

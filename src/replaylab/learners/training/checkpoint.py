@@ -78,7 +78,7 @@ def load(
         folder: The folder passed to `save`.
         configuration: The configuration of the saved run.
         hooks: New hooks of the same kinds as when the run began.
-        make: Makes the run, as `loop_of` says.
+        make: Creates the run, as `loop_of` describes.
 
     Raises:
         SnapshotError: The folder has no complete run, or that of another configuration.

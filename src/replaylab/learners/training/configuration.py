@@ -155,7 +155,7 @@ def _rounds(value: Any) -> int | None:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Configuration of a run: what is trained and recorded; everything that `train` needs except the seeds.
+    """Configuration of a run: everything that `train` needs except the seeds.
 
     The budget is in steps or in episodes, and so are progress, `eval_every`, `log_every` and the rows' ``step``.
 

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class EnvSteps:
-    """E environments under way.
+    """E environments, with their current episodes.
 
     Args:
         configuration: What is trained.
@@ -30,9 +30,9 @@ class EnvSteps:
 
     Attributes:
         env: The vector environment.
-        obs: What is seen now, (E, ...).
-        returns: Of the current episodes so far, (E,).
-        lengths: Likewise.
+        obs: Current observations, (E, ...).
+        returns: Returns of the current episodes so far, (E,).
+        lengths: Lengths of the current episodes so far, (E,).
 
     Raises:
         ConfigError: They cannot be made, or their steps cannot be stored on a device.
@@ -60,11 +60,11 @@ class EnvSteps:
         check_obs(self.obs, self._env_id, self._seeds, when)
 
     def step(self, action: npt.NDArray[Any], number: int) -> tuple[EnvStep, Floats, Floats]:
-        """Take an action in every environment, (E,).
+        """Step every environment with its action, (E,).
 
         Args:
             action: The actions.
-            number: Of the step, for messages.
+            number: Number of the step, for messages.
 
         Returns:
             The step; and of the episodes that ended with it the returns and lengths, (n,).

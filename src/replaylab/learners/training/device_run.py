@@ -58,10 +58,10 @@ class DeviceRun(HookedRun):
     Args:
         configuration: What is trained.
         seeds: The seed.
-        hooks: What watches; None: what the configuration asks for.
+        hooks: Hooks of the run; None: those of the configuration.
 
     Attributes:
-        envs: The environments under way.
+        envs: The environments.
         updates: Does the updates.
 
     Raises:
@@ -77,7 +77,7 @@ class DeviceRun(HookedRun):
         self.agents = agents_for(configuration, configuration.driven_learner, self.env, seeds)
         self.sampler = cast("Sampler", configuration.sampler)
         self.feedback: Feedback | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
-        modules: Any = self.agents  # PyTorch's, as `DQN.agents` says
+        modules: Any = self.agents  # PyTorch's, as `DQN.agents` documents
         transforms = cast("Sequence[Transform]", configuration.transforms)
         self._steps = RunReplay(self.env, learner.capacity, seeds[0], self.sampler, transforms, modules.device)
         self.replay = cast("Replay", self._steps)

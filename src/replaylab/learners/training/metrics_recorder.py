@@ -263,7 +263,7 @@ def _one_each(metric: str, value: npt.ArrayLike, replicas: int) -> Floats:
 
 def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> dict[str, npt.ArrayLike]:
     error = np.abs(update.td_error)
-    if np.isnan(error).all():  # of an algorithm that does not tell
+    if np.isnan(error).all():  # an algorithm that does not report it
         return {**update.metrics(), "replay/weight_mean": batch.weight.mean(1)}
     has_age = bool((newest >= 0).any())  # the ids of some replays do not encode an age
     age = {"replay/age_mean": (newest[:, None] - batch.id).mean(1)} if has_age else {}

@@ -39,12 +39,12 @@ def train(
     *,
     resume: str | Path | None = None,
 ) -> Metrics:
-    """Train one learner for each seed, all together, and return what was measured.
+    """Train one learner for each seed, all together, and return the measurements.
 
-    Replica r equals a run with ``seeds=[seeds[r]]``, up to the rounding of floating-point sums; two runs
-    that differ in their sampler only start from the same weights and episodes and explore by the same draws.
-    One turn of the loop is one step of every environment, except in NEXT_STEP mode, where a turn may only
-    start an episode: it counts in `total_steps` and learns, but stores nothing.
+    Replica r equals a run with ``seeds=[seeds[r]]``, up to the rounding of floating-point sums; two runs that differ
+    only in their sampler start from the same weights and episodes and explore by the same draws. One turn of the loop
+    is one step of every environment, except in NEXT_STEP mode, where a turn may only start an episode: it counts in
+    `total_steps` and learns, but stores nothing.
 
     A replica that has finished its episodes is removed; the others continue in smaller arrays, which costs one copy.
 
@@ -88,7 +88,7 @@ def train(
         run = checkpoint.load(resume, configuration, attached, loop.make)
     try:
         run.begin()
-        warn_of_budget(configuration)  # not of what is refused
+        warn_of_budget(configuration)  # not if the call is refused
         while True:
             loop.turn(run)
             over = run.clock.over
