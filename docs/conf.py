@@ -1,4 +1,4 @@
-"""How `make docs` builds the documentation."""
+"""Settings by which `make docs` builds the documentation."""
 
 import os
 import re

@@ -77,7 +77,7 @@ CHOICES = {
     "position": ("by position in the episode", HUES[0][0]),
     "ends": ("even, and more episode ends", HUES[2][0]),
 }
-"""What the draws of `episode-ends` are called, and their colours."""
+"""Names of the draws of `episode-ends`, and their colors."""
 
 TASKS = {
     "CartPole-v1": "CartPole",

@@ -33,7 +33,7 @@ class NearTheEnd(CustomSampler):
 
 
 class TestNearTheEnd(SamplerTestCase):
-    """What it states is what it draws, whatever the buffer holds, as replaylab's own samplers do."""
+    """Check that the stated probabilities are those of the draws, for any buffer, as for replaylab's own samplers."""
 
     sampler = NearTheEnd()
 

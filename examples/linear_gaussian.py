@@ -86,7 +86,7 @@ class LinearGaussianAgents(Agents):
         return Update(td_error)
 
     def exploration_metrics(self) -> dict[str, float]:
-        """What the recorder tells of exploration."""
+        """Return the exploration metric that the recorder reports."""
         return {"rollout/exploration_sigma": self.learner.sigma}
 
     def state(self) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ MAY_BE_SKIPPED_IN_CI = (
     "the superuser may write everywhere",
     "Triton takes 1 GB",
 )
-"""How the reasons begin, as regular expressions. .ci/run installs what the other tests need."""
+"""First words of the reasons, as regular expressions. .ci/run installs the packages of the other tests."""
 
 
 def pytest_addoption(parser):

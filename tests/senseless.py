@@ -29,11 +29,11 @@ SENSELESS = {
     "True": True,
 }
 TRUTH = "0 True"
-"""What a flag may be."""
+"""Valid values of a flag."""
 NUMBERS = "-1 0 3.5 huge"
-"""What any finite number may be."""
+"""Valid values of any finite number."""
 ARRAY = "-1 0 3.5 nan inf True"
-"""What can be stored as a number."""
+"""Values that can be stored as a number."""
 SEED = "None 0 huge"
 ANY = " ".join(SENSELESS)
 SECONDS = 60

@@ -112,7 +112,7 @@ OF_THE_CORE = {
     "learners/dqn/perceptrons.py": {"QLearners"},
     "learners/tabular/temporal_difference.py": {"update_tables"},
 }
-"""What the laboratory takes of the compiled core: its games and learners. Its replay belongs to the replay library."""
+"""Parts of the compiled core that the laboratory uses: its games and learners, not its replay."""
 
 
 def core_imports(source):

@@ -59,7 +59,7 @@ def with_returns(folder, last):
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory):
-    """What claim 7 says where each part adds as much to DQN, by the sum."""
+    """Return the result of claim 7 if each part adds as much to DQN, by the sum."""
 
     def of(gain, scatter=0.01):
         added = {(f"replaylab/MinAtar-{game}-v1", s): gain for game in GAMES.values() for s in PARTS.values()}
@@ -135,7 +135,7 @@ def test_every_chunk_of_the_studies_can_be_trained(name):
 
 @pytest.mark.parametrize(("name", "back"), [("none", 4), ("none-3", 8)])
 def test_without_replay_each_step_is_learned_from_once_with_its_whole_return(name, back):
-    """What the study's strategies draw; the newest step's own return would always be of one step."""
+    """Check the draws of the study's strategies; the newest step's return would always be of one step."""
     spec = Spec.from_toml(catalog.find("minatar"))
     learner = spec.learners["dqn"].options | spec.overrides[name].learner
     assert (spec.strategies[name].type, learner["batch_size"]) == ("queue", learner["train_period"])

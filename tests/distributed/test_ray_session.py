@@ -1,4 +1,4 @@
-"""What goes wrong with Ray is one line, within seconds; none of these starts Ray."""
+"""Errors of Ray are one line, within seconds; none of these tests starts Ray."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What `replaylab cluster status` says of figures, where there is no cluster."""
+"""Output of `replaylab cluster status` for given figures, without a cluster."""
 
 import json
 import math

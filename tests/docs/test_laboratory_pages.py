@@ -1,4 +1,4 @@
-"""What the laboratory's pages list is what there is, and the commands that all pages show are accepted."""
+"""Lists on the laboratory's pages are complete, and the commands on all pages are accepted."""
 
 import re
 import shlex

@@ -23,7 +23,7 @@ ROOMS = ("start", "guides", "laboratory", "reference", "explanation")
 PAGES = [*sorted(DOCS.glob("*.md")), *(page for room in ROOMS for page in sorted((DOCS / room).glob("*.md")))]
 """All but the tutorials, which are executed when the documentation is built, and the results."""
 PACKAGES = (replay, learners, watch, remote, distributed, torch)
-"""Whose names the reference lists one by one; those of studies have their own page beside it."""
+"""Packages whose names the reference lists one by one; those of studies have a separate page."""
 BLOCK = re.compile(r"^```(?:python|\{code-cell\} ipython3)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""What every vector environment of this library must do: equal single ones, depend on its seeds alone, and restore."""
+"""Rules for every vector environment of this library: equal single ones, depend only on its seeds, and restore."""
 
 from operator import itemgetter
 

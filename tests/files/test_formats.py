@@ -1,4 +1,4 @@
-"""What holds for every format that is kept in a bundle: complete or absent, checked when it is read."""
+"""Rules for every format that is stored in a bundle: complete or absent, checked when it is read."""
 
 import errno
 import json

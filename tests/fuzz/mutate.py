@@ -1,4 +1,4 @@
-"""What is done to files: single bytes, numbers that are at an edge of something, lengths, and JSON values."""
+"""Mutations of files: single bytes, numbers at edges of their ranges, lengths, and JSON values."""
 
 import json
 import struct

@@ -23,7 +23,7 @@ from . import mutate, worlds
 CORPUS = Path(__file__).with_name("corpus")
 ROWS = "rows"  # the name of the one file of a storage's entry
 MEMORY = 2**26
-"""What the machine is said to have: a file that asks for more is refused, and not a reason to wait."""
+"""Pretended memory of the machine: a file that needs more is refused without a wait."""
 
 
 def corpus(target):

@@ -30,7 +30,7 @@ def table(**changes):
 
 
 class FloatFrames:
-    """What a LeRobotDataset gives: by place, tensors, pictures as shares of 255, and the task's description."""
+    """Items of a LeRobotDataset, by index: tensors, pictures as shares of 255, and the task's description."""
 
     def __init__(self, columns):
         self.columns = columns

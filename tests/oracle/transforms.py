@@ -1,4 +1,4 @@
-"""What a drawn step becomes, worked out the slow way from every step ever given to a replica.
+"""Transforms of a drawn step, computed the slow way from every step ever stored by a replica.
 
 A step, and a row of a batch, is a dict from a path (a tuple) to a value. `goal` is the goal a row was relabelled
 with, or None where it was not.
@@ -38,7 +38,7 @@ class TransformOracle:
         return [j for j in self.replay.episodes[i] if j in stored]
 
     def time(self, i):
-        """How many steps of its episode came before step i, stored or not."""
+        """Return the number of steps of its episode before step i, stored or not."""
         return self.replay.times[i]
 
     # Hindsight
@@ -114,7 +114,7 @@ class TransformOracle:
         return path[0] in ("terminated", "truncated") or path[0].startswith("next_") or under(path, listed)
 
     def transition(self, i, goal):
-        """What step i alone becomes."""
+        """Return the transform of step i only."""
         chain = self.chain(i, goal)
         last = self.seen(chain[-1], goal)
         row = {path: last[path] if self.of_last(path) else leaf for path, leaf in self.seen(i, goal).items()}

@@ -1,4 +1,4 @@
-"""How a buffer shows itself."""
+"""Displays of a buffer."""
 
 from html.parser import HTMLParser
 

@@ -1,5 +1,7 @@
-"""What `save` writes can be loaded, whatever the fields are called and the options are; what it cannot write leaves
-nothing behind."""
+"""Snapshots that `save` writes can be loaded, for any names of fields and any options.
+
+A failing `save` leaves nothing behind.
+"""
 
 import json
 import os

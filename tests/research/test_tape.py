@@ -1,4 +1,4 @@
-"""What a recorded run drew is drawn again, draw for draw; what does not fit is reported."""
+"""The draws of a recorded run are repeated, draw for draw; a tape that does not fit raises."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How often the intervals hold the true value in simulated studies: docs/explanation/statistics-appendix.md.
+"""Coverage of the intervals in simulated studies: docs/explanation/statistics-appendix.md.
 
     python -m tests.statistics.coverage            # all of it: 2,000 studies a cell, two minutes
     python -m tests.statistics.coverage 200        # quick

@@ -1,4 +1,4 @@
-"""How often the whole decision of a study with one primary contrast is wrong, by simulated studies of known truth.
+"""Error rates of the complete decision of a study with one primary contrast, by simulations of known truth.
 
 A study has seven arms (S1, T1, Z1, S8, T8, Z8, U1) on two environments. Each seed adds something to all arms of an
 environment; arms have their own spreads, up to 1 : 5, and runs are normal, skewed, or of two kinds (solved or not).

@@ -1,4 +1,4 @@
-"""How often equal levels are called different in simulated studies: docs/explanation/statistics-appendix.md.
+"""Rates at which equal levels are called different in simulated studies: docs/explanation/statistics-appendix.md.
 
     python -m tests.statistics.error_rates            # all of it: 2,000 studies a cell, some minutes
     python -m tests.statistics.error_rates 200        # quick

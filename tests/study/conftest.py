@@ -1,4 +1,4 @@
-"""What tests of several folders ask for by name."""
+"""Fixtures of tests in several folders."""
 
 import pytest
 

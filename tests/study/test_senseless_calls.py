@@ -22,7 +22,7 @@ REFUSED = [
     ("report", "out", "None text"),
     ("report", "figure_files", TRUTH),
 ]
-"""What is asked of a study by a method's argument, and which senseless values it may be."""
+"""Methods of a study by argument, with the senseless values that are valid."""
 
 
 @pytest.mark.parametrize(("method", "name", "accepts"), REFUSED)

@@ -139,7 +139,7 @@ def test_no_operation_waits_for_the_device():
 
 
 def test_operators_are_declared_as_they_are():
-    """Which tensors they change, and the shapes that a compiler sees."""
+    """Tensors that the operators change, and the shapes that a compiler sees."""
     replay = make()
     values = torch.rand(2, 3), torch.rand(2, 3), torch.rand(2)
     train_step(replay, *values)

@@ -1,4 +1,4 @@
-"""What `update_priorities` does without waiting for the device, and the weights of a batch."""
+"""Effects of `update_priorities`, without a wait for the device, and the weights of a batch."""
 
 import numpy as np
 import pytest

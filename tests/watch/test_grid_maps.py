@@ -17,7 +17,7 @@ CLIFF = Grid.of("CliffWalking-v1")
 
 
 def texts(axes):
-    """What is written into the cells, by (row, column)."""
+    """Text of the cells, by (row, column)."""
     found = {}
     for text in axes.texts:
         if not isinstance(text, Annotation):

@@ -1,4 +1,4 @@
-"""What an installed wheel must do: the first page's example, and the recorded draws. Needs NumPy alone.
+"""Check of an installed wheel: the first page's example, and the recorded draws. Needs only NumPy.
 
 `python tests/wheels/check_wheel.py`, with the Python of the environment that the wheel is installed in; `--first` runs
 only the example.

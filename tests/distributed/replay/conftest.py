@@ -62,7 +62,7 @@ def step(k, length=5):
 
 
 def load(folder, **given):
-    """What `RemoteReplay.load` returns, in this process."""
+    """Return the result of `RemoteReplay.load`, in this process."""
     return RemoteReplay.load(folder, **arguments(**({"transport": InProcess()} | given)))
 
 

@@ -35,7 +35,7 @@ from tests.given import priorities_or_errors
 FALSE_ALARM = 1e-7
 STEP = 2**40 - 1
 UNEQUAL = (0, 0, 0, 1, 1, 2, 3, 3, 3, 3)
-"""Which shards get how many of the episodes, if there are four."""
+"""Number of episodes by shard, for four shards."""
 
 
 def unequal(sampler, **options):

@@ -94,7 +94,7 @@ def test_batches_on_their_way_count():
 
 
 def test_no_deadlock_after_restoring(tmp_path):
-    """What was drawn under a looser limiter does not keep a stricter one waiting."""
+    """Draws under a looser limiter do not block a stricter one."""
     made, _ = replay(limiter=Limiter(100.0), sampler=Uniform())
     made.extend(**steps(0, 10))
     made.sample(1000)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.no_sanitizer
 
 
 def write(writer, first, count, episode=5):
-    """What an environment worker does, in its own process."""
+    """Task of an environment worker, in its own process."""
     for start in range(first, first + count, episode):
         writer.extend(**steps(start, episode, length=episode))
     writer.flush()

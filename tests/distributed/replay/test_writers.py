@@ -144,7 +144,7 @@ def refuse(monkeypatch, refused, error):
 
 @pytest.mark.parametrize("error", [ShapeError("refused"), RuntimeError("refused")], ids=["told", "odd"])
 def test_of_steps_that_go_together_those_that_the_shard_refuses_are_left_out(monkeypatch, error):
-    """What the template cannot know: here that the third message's rows are refused."""
+    """An error that the template cannot know: here, the third message's rows are refused."""
     made, transport = replay(shards=1, sampler=Uniform())
     refuse(monkeypatch, 4.0, error)
     writer = made.writer(window=10)

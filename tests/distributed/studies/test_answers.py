@@ -1,4 +1,4 @@
-"""What Ray answers in place of an event, as the study hears it."""
+"""Ray's answers in place of an event, as the study receives them."""
 
 import pytest
 

@@ -15,7 +15,7 @@ from tests.distributed.replay.in_process import InProcess
 
 @dataclass
 class Answer:
-    """What an actor does once it is asked for, begin if that has no arguments; where it is dead, nothing."""
+    """Reply of an actor to a call, which begins if it has no arguments; none if the actor is dead."""
 
     client: object
     arguments: tuple

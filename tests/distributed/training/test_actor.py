@@ -1,4 +1,4 @@
-"""What an actor's writer is given."""
+"""Arguments of an actor's writer."""
 
 import gymnasium as gym
 import numpy as np

@@ -65,7 +65,7 @@ def test_an_evaluation_is_of_the_policy_that_one_process_has_then():
 
 
 def of_one_process(made):
-    """How many updates one process has made at the end; the newest are not recorded."""
+    """Number of updates of one process at the end; the newest are not recorded."""
     learner = made.learner
     return learner.gradient_steps * sum(
         step % learner.train_period == 0 for step in range(learner.learning_starts, made.total_steps + 1)

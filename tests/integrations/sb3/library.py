@@ -1,4 +1,4 @@
-"""What the tests of Stable-Baselines3's integration share: its draws as a sampler, and steps to store."""
+"""Helpers of the tests of Stable-Baselines3's integration: its draws as a sampler, and steps to store."""
 
 from dataclasses import dataclass
 from typing import ClassVar

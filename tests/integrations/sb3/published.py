@@ -39,7 +39,7 @@ EXCEPTIONS = {
 
 
 class DropIn(ReplayLabBuffer):
-    """What the tests ask of a buffer beyond its interface, in terms of ours."""
+    """A buffer with the members that the tests use beyond its interface."""
 
     @property
     def full(self):

@@ -69,7 +69,7 @@ def test_values_do_not_depend_on_how_many_are_asked_for_at_once():
 
 
 def test_black_and_white_are_0_and_1():
-    """What is seen of a pixel is its share of 255."""
+    """The network's input for a pixel is its share of 255."""
     space = space_of((1, 36, 36))
     agents = SETTINGS.agents(space, CHOICES, [1])
     network = on_device(SETTINGS, space, CHOICES, [1]).learners[0].online

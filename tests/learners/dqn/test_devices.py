@@ -79,7 +79,7 @@ def test_a_network_learns_the_same_on_a_device(name, device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_state_moves_between_devices_and_training_goes_on(name, device, tmp_path):
-    """What was trained on a GPU is watched, and trained further, on the processor, and the other way round."""
+    """A run trained on a GPU can be watched and continued on the processor, and the other way round."""
     *before, last = batches(name)
     trained = {"there": made(name, device), "here": made(name, "cpu:0")}
     for agents in trained.values():

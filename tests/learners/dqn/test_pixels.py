@@ -113,7 +113,7 @@ def _flat(space, num_actions):
 
 
 def _visited(seed, states):
-    """What a random policy sees in the single environment after every ten steps."""
+    """Return the observations of a random policy in the single environment, every ten steps."""
     env, draws = gym.make(corridor.ENV_ID), generator(seed, Stream.HELD_OUT)
     obs, _ = env.reset(seed=numbers(seed, Stream.HELD_OUT, 1, 0)[0])
     seen = []

@@ -82,7 +82,7 @@ def test_looking_at_the_target_network_changes_nothing():
 
 @pytest.fixture
 def fed(monkeypatch):
-    """What goes back to the buffer in a training run, and the updates it comes from."""
+    """Return the feedback to the buffer in a training run, and its updates."""
     given, updates, write = [], [], ReplayBuffer.update_priorities
 
     def update_priorities(self, ids, td_error=None, **more):

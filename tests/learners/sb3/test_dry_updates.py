@@ -1,4 +1,4 @@
-"""What an update would see and do: by hand of the networks, and without a trace."""
+"""Results that an update would have: computed by hand from the networks, and without a change."""
 
 import gymnasium as gym
 import numpy as np

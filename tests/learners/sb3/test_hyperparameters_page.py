@@ -73,7 +73,7 @@ def batches(count, rows=8):
 
 
 def both(learner=None, steps=10, **changes):
-    """What both networks are after some steps with an update each, from the same weights: ours, theirs."""
+    """Return both networks after some steps with an update each, from the same weights: ours, theirs."""
     changes = {"train_freq": 1, "target_update_interval": 100, "learning_rate": 1e-2} | changes
     model = theirs_of(**changes)
     model.set_logger(Logger(None, []))

@@ -150,7 +150,7 @@ def test_states_of_a_narrow_type():
 
 
 class Gains(Hook):
-    """What the drawn rows would bring, and the most that four could, counted in wide integers."""
+    """Return the gain of the drawn rows, and the largest gain of four rows, counted in wide integers."""
 
     def __init__(self):
         self.had, self.best = [], []

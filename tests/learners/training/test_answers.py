@@ -1,4 +1,4 @@
-"""What agents, and environments' metrics, answer: an error names the method and what it must return."""
+"""Invalid results of agents, and of environments' metrics: an error names the method and its rule."""
 
 from dataclasses import dataclass, field
 from datetime import date

@@ -81,7 +81,7 @@ def test_who_has_finished_costs_nothing_more(monkeypatch):
 
 
 def test_listeners_hear_each_replica_at_its_own_episode():
-    """What they are reported, and when, is what the rows hold."""
+    """Hooks receive the numbers of the rows, at the same times."""
     reported = {}
 
     def on_metrics(now, values):

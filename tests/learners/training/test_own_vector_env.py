@@ -79,7 +79,7 @@ def test_an_end_pays_what_was_asked_where_rewards_are_whole_numbers(pooled):
 
 
 class Rewards(Hook):
-    """What is stored in the end."""
+    """Keeps the rewards of the stored steps at the end."""
 
     def on_end(self, run, over):
         self.seen = set(run.replay.columns["reward"][0, : run.replay.size[0]].tolist())

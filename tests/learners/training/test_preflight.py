@@ -1,4 +1,4 @@
-"""What cannot be trained is reported before anything is, by training a little of it."""
+"""Errors of training are reported before it begins, by a short training."""
 
 from dataclasses import dataclass, replace
 

@@ -40,7 +40,7 @@ def test_another_seed_learns_from_what_was_recorded(tmp_path):
 
 
 class Seen(Hook):
-    """What the environments said, step by step: ids and both flags."""
+    """Return the results of the environments, step by step: ids and both flags."""
 
     def __init__(self):
         self.steps = []

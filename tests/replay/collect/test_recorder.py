@@ -189,7 +189,7 @@ class TestFurtherFields:
 
     @pytest.mark.parametrize("mode", MODES)
     def test_no_reward(self, mode):
-        """What a buffer does not store changes nothing about the rest."""
+        """Steps that a buffer does not store change nothing about the others."""
         vector = make_vector("box", mode)
         whole = ReplayRecorder.for_env(make_vector("box", mode), 1000)
         fields = {name: tree for name, tree in whole.buffer.fields.items() if name != "reward"}

@@ -14,7 +14,7 @@ NESTED = {"a": (Field((2,)), Field((), np.int64)), "b": Field((3,), np.uint8)}
 
 
 def transitions(buffer):
-    """What is stored, by the environment's number, which `reward` holds."""
+    """Return the stored steps, by the environment's number, which `reward` holds."""
     found = {}
     ids = np.arange(buffer._parts.core.counts()[1][0] - buffer.size, buffer._parts.core.counts()[1][0])
     stored = buffer.get(ids)
@@ -156,7 +156,7 @@ def test_an_autoreset_mode():
 
 
 def test_a_new_writer_begins_new_episodes(tmp_path):
-    """What the last one kept back is lost, and so is what would lead to the next step."""
+    """The step that the previous writer held back is lost, and so is its link to the next step."""
     for end in (False, True):
         buffer = ReplayBuffer(50, FIELDS, transforms=[NStep(2, 1.0)], seed=0)
         writer = StepWriter(buffer)

@@ -155,7 +155,7 @@ class TestMixture:
 
 
 class TestRefusals:
-    """What is no replay is reported, with the members that it lacks."""
+    """An object that is not a replay raises, with its missing members."""
 
     class Half:
         capacity = 5

@@ -28,7 +28,7 @@ def prioritized(**options):
 
 
 def pairs(buffer, batches=15_000):
-    """How often rows 0 and 1 were each pair of steps."""
+    """Return the count of each pair of steps in rows 0 and 1."""
     drawn = np.stack([buffer.sample(ROWS).id[:2] for _ in range(batches)])
     return np.bincount(drawn @ [SIZE, 1], minlength=SIZE**2)
 

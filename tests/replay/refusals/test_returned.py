@@ -1,4 +1,4 @@
-"""What users' functions, schedules and methods return: one rule for all, and an error that names the function."""
+"""Results of users' functions, schedules and methods: one rule for all, and an error that names the function."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -117,7 +117,7 @@ RETURNED = {
         zeros, lambda *_: value
     ),
 }
-"""What the message says, and a call in which the function returns a value."""
+"""The message, and a call in which the function returns a value."""
 
 
 @pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)

@@ -92,7 +92,7 @@ ACCEPTED = {
     "FrameStack": {"stacked_input": TRUTH},
     "Sequence": {"state": "[]", "eta": "0", "overlap": "0", "burn_in": "0"},
 }
-"""What else configurations accept that need no argument."""
+"""Further senseless values that configurations accept, which have no required argument."""
 
 
 def made_without_arguments(kind):
@@ -122,7 +122,7 @@ CONFIGURATIONS = [
     Call(replay.MemoryMap, {"path": "rows"}, WINDOW | {"path": "text"}),
     Call(replay.SharedMemory, {"name": "rows"}, WINDOW | {"name": "text"}),
 ]
-"""What is made, and only made, by the call."""
+"""Objects that are only created by the call."""
 
 
 class TestConfigurations:
@@ -318,7 +318,7 @@ BASES = {"CustomSampler", "MappedStorage", "Retention", "Sampler", "Schedule", "
 
 PROTOCOLS = {"require"} | {name for name in replay.__all__ if getattr(getattr(replay, name), "_is_protocol", False)}
 RETURNED = {"Batch", "Handle", "Progress", "ReplayStats", "SamplingTotals", "View"}
-"""What the library makes, and hands out."""
+"""Objects that the library creates and returns."""
 
 TYPES = {"FeedbackKind", "ReplayStreamKey", "Seed"}
 

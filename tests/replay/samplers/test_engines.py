@@ -1,4 +1,4 @@
-"""What every draw engine has in common."""
+"""Properties of every draw engine."""
 
 import gc
 import weakref

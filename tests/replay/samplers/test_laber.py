@@ -30,7 +30,7 @@ class Scripted:
 
 
 def kept(pool_ids, uniform, scores=SCORES):
-    """What is kept of this pool for these uniform numbers."""
+    """Return the rows kept of this pool for these uniform numbers."""
     buffer = ReplayBuffer(1, {"x": Field()}, sampler=LaBER(lambda pool: scores[pool.id]))
     rescorer = buffer._parts.engine
     rescorer._generators = [Scripted(uniform)]

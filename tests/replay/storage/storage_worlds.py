@@ -1,4 +1,4 @@
-"""What the tests of rows outside the process have in common."""
+"""Helpers of the tests of rows outside the process."""
 
 import sys
 from unittest.mock import patch

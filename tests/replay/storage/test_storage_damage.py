@@ -76,7 +76,7 @@ def answer():
 
 @pytest.fixture(scope="module")
 def outcome():
-    """What a function of this module says in a child process."""
+    """Return the message of a function of this module in a child process."""
     command = [sys.executable, "-c", f"from {__name__} import answer; answer()"]
     folder = Path(__file__).parents[len(__name__.split(".")) - 1]
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -415,7 +415,7 @@ def test_a_snapshot_of_rows_whose_log_is_damaged(outcome, file, tmp_path):
 
 
 def test_the_words_of_the_manifest_and_of_the_declaration_agree(file):
-    """What the tests above change is what the page says it is."""
+    """The bytes that the tests above change have the meaning that the page states."""
     size = struct.unpack_from("<q", file.read_bytes(), 64)[0]
     assert json.loads(file.read_bytes()[4096 : 4096 + size])["capacity"] == CAPACITY
     assert Field  # the fields of `storage_worlds`

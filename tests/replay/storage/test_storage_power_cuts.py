@@ -13,7 +13,7 @@ pytestmark = NEEDS_LINUX
 
 
 class TestPowerCuts:
-    """What a machine that stopped leaves behind: a file last written to in another run of it."""
+    """State after a power cut: a file last written to before the machine's last start."""
 
     def crashed(self, path):
         """Pretend that the file was written to before the machine last started."""

@@ -65,7 +65,7 @@ beside(change, call, PriorityError)
 
 
 def test_compressed_values():
-    """What is packed as a difference is one to the bytes that were stored, not to those the caller has by then."""
+    """A packed difference refers to the stored bytes, not to the caller's current ones."""
     run_alone(
         CHANGING
         + """

@@ -1,4 +1,4 @@
-"""What is kept about episodes is bounded by the capacity, and counted in `nbytes`."""
+"""Records of episodes are bounded by the capacity, and counted in `nbytes`."""
 
 import subprocess
 import sys

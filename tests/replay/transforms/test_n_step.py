@@ -19,7 +19,7 @@ MASKED = {
 
 
 class TestFieldsOfTheLastStep:
-    """What belongs to `next_obs` comes from the step that `next_obs` comes from."""
+    """Fields that belong to `next_obs` come from the same step."""
 
     def batch(self, transform, **options):
         buffer = ReplayBuffer(20, MASKED, transforms=[transform], seed=0, **options)

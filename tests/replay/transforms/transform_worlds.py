@@ -526,7 +526,7 @@ class TransformWorld:
         return goal.reshape(-1, 2)[-1].copy()
 
     def check_fixed_rows(self, replay, ids, batch_size, distribution):
-        """What is certain about a batch whatever the random numbers."""
+        """Check the properties of a batch that hold for any random numbers."""
         newest = replay.stored[-1]
         match self.sampler:
             case Online():

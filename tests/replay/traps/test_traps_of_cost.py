@@ -74,7 +74,7 @@ class TestTrap10WorkDoesNotGrowWithTheBuffer:
 
 @pytest.mark.no_sanitizer
 def test_reading_many_replicas_looks_at_each_once():
-    """What a replica costs does not grow with their number; where all were checked for each it grew 64-fold."""
+    """The cost of a replica does not grow with their number; it grew 64-fold when each check covered all."""
 
     def seconds_a_replica(replicas):
         buffer = ReplayBuffer(20, {"x": Field()}, replicas=replicas, seed=0)

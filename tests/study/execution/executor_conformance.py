@@ -1,4 +1,4 @@
-"""What every executor must keep: inherit it, and give it a way to make one."""
+"""Rules for every executor: inherit the class, and define how to create an executor."""
 
 import threading
 from functools import cache

@@ -1,4 +1,4 @@
-"""What a user's own code may do to a study: raise, exit, hang, give no numbers."""
+"""Failures of custom code in a study: it may raise, exit, hang, or return no numbers."""
 
 import errno
 import os

@@ -41,7 +41,7 @@ def kill_all(run: subprocess.Popen[bytes]) -> None:
 
 
 def check(made: Study, unbroken: Study, executor: Executor) -> None:
-    """What is left is what an unbroken run leaves."""
+    """The files are those of an uninterrupted run."""
     assert made.run(executor=executor).complete
     np.testing.assert_equal(rows(made), rows(unbroken))
     runs, timing = ({f.stem for f in (made.folder / name).iterdir()} for name in ("runs", "timing"))

@@ -1,4 +1,4 @@
-"""What a running study says of its speed and of the time that is left."""
+"""Reports of a running study on its speed and the remaining time."""
 
 from io import StringIO
 from itertools import count

@@ -37,7 +37,7 @@ def ids_of(tape):
 
 
 def drawn_by(made, chunk, tmp_path):
-    """What a chunk of a study drew, which its rows are made from: it is trained once more, and recorded."""
+    """Return the draws of a chunk of a study: it is trained once more, and recorded."""
     tape = StudyFolder(made.spec, made.folder).tape_file(chunk.tape_of)
     again = perform(TrainTask(chunk, record=True, tape=str(tape)), lambda step: None)
     copied = tmp_path / made.file_of(chunk).name

@@ -177,7 +177,7 @@ def test_the_record_of_a_machine_that_ran_the_study_before_is_kept(tmp_path):
 
 
 def test_rows_that_cannot_be_written_stop_the_queue(tmp_path):
-    """What was in flight is still taken; nothing new begins."""
+    """Tasks in flight are still handled; nothing new begins."""
     made = study(tmp_path, **TABLES | {"seeds": 6})
 
     def answer(task: Task) -> list[Event]:

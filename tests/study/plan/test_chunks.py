@@ -1,4 +1,4 @@
-"""What identifies a chunk: every setting that decides its numbers, and nothing else."""
+"""Identity of a chunk: every setting that decides its numbers, and nothing else."""
 
 import pytest
 

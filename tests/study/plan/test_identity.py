@@ -1,4 +1,4 @@
-"""What identifies results: it stays, so that those of today are valid tomorrow, and texts are no part of it."""
+"""Identity of results: it is stable, so that results stay valid, and does not depend on texts."""
 
 from replaylab.study.catalog import shipped
 from replaylab.study.plan.chunks import plan

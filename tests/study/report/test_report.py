@@ -162,7 +162,7 @@ def test_a_part_of_a_study_is_reported_as_a_part(tmp_path, no_sections):
 
 
 def test_of_versions_those_that_differ_are_reported(tmp_path, no_sections):
-    """What a run had not installed it did not need."""
+    """A run did not need a package that was not installed."""
     found = study(tmp_path, seeds=4)
     pretend(found, 10.0, versions=[{"python": "3", "numpy": "2.1"}, {"python": "3", "numpy": "2.2", "ray": "2"}])
     reported = "The runs were made with different library versions"

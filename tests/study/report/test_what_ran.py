@@ -1,4 +1,4 @@
-"""What a report names is what ran: comparisons that were made, and those that could not be."""
+"""A report names the comparisons that ran, and those that could not."""
 
 from replaylab.study.report import sentences
 from replaylab.study.report.what_ran import what_ran

@@ -58,7 +58,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def moved(tmp_path_factory):
-    """What a process prints that reports studies from elsewhere; how the folder and its rows were, and are.
+    """Return the output of a process that reports a moved study, and the state of the folder before and after.
 
     And the ids of the chunks of the other study, whose learner is Stable-Baselines3's, if that is installed.
     """

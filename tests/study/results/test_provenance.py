@@ -1,4 +1,4 @@
-"""How many cores a process may use."""
+"""Number of cores that a process may use."""
 
 import math
 import os

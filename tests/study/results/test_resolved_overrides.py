@@ -1,4 +1,4 @@
-"""What a strategy makes of learners and transforms stands in `study.json` as it was run, whatever is installed."""
+"""A strategy's learners and transforms are in `study.json` as they ran, whatever is installed."""
 
 import json
 import sys
@@ -78,7 +78,7 @@ def test_a_learner_of_ones_own_that_is_gone(tmp_path, monkeypatch):
 
 
 def test_an_override_may_name_other_modules_than_its_learner(tmp_path, monkeypatch):
-    """What tells versions of them apart is that of all modules that are named in the end."""
+    """Versions differ by the modules that are named in the end."""
     pytest.importorskip("stable_baselines3")
     (tmp_path / "own_layers.py").write_text("from torch.nn import ReLU, Tanh\n")
     (tmp_path / "own_others.py").write_text("from torch.nn import ELU\n")
@@ -106,7 +106,7 @@ def test_records_of_earlier_versions_are_read_as_before(tmp_path):
 
 
 def test_they_are_resolved_again_from_tables():
-    """What a table holds of them is not believed."""
+    """Digests in a table are not trusted."""
     spec = Spec.from_table(table(strategies={"uniform": {"type": "uniform", "learner": {"gamma": 0.5}}}))
     written = json.loads(spec.model_dump_json())
     assert Spec.from_table(written) == spec

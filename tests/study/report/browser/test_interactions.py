@@ -1,4 +1,4 @@
-"""What the page's script does: curves that tell their numbers, legends that hide, links that open."""
+"""Interactions of the page: curves that show their numbers, legends that hide, links that open."""
 
 from replaylab.statistics import curve_band
 from tests.study.report.browser.opened import Opened

@@ -1,4 +1,4 @@
-"""What a report says over all environments, where a study file gives scores."""
+"""Part of a report about all environments, for a study file with scores."""
 
 import re
 
