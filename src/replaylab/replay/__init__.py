@@ -1,6 +1,6 @@
 """The replay library: buffers, fields, samplers and schedules.
 
-What is not named here is private to the library.
+Other names are private to the library.
 """
 
 from replaylab.replay.buffer import ReplayBuffer

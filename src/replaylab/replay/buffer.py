@@ -1,4 +1,4 @@
-"""The replay buffer: what a training loop adds to and samples from."""
+"""The replay buffer, to which a training loop adds steps and from which it samples batches."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -388,8 +388,8 @@ class ReplayBuffer(CommonMembers):
     def as_batch(self, ids: npt.ArrayLike) -> Batch:
         """Return these steps in the form of a drawn batch, transformed; every weight is 1.
 
-        It changes neither replay counts nor random streams: draws continue as if it had not been called. Where a
-        transform picks at random (`Hindsight`), it picks as in the next draw.
+        It changes neither replay counts nor random streams: draws continue as if it had not been called. If a transform
+        picks at random (`Hindsight`), it picks as in the next draw.
 
         Args:
             ids: int64 ``[R] B``, of stored steps.

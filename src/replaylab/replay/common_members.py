@@ -211,7 +211,7 @@ class CommonMembers:
     ) -> int:
         """Pass the learner's feedback for these steps to the sampler.
 
-        Ids whose step has been dropped since change nothing, nor does −1; of equal ids the last one counts.
+        Ids whose step has been dropped since change nothing, nor does −1; for equal ids, the last one counts.
         Samplers that take no feedback ignore `td_error`: they count the ids and change nothing. If a sampler needs
         feedback and 1,000 batches were drawn without any, the buffer warns once.
 

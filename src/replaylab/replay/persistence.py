@@ -41,10 +41,10 @@ def save(
     """Write a snapshot; see `ReplayBuffer.save`.
 
     Args:
-        parts: What is saved.
+        parts: The parts to save.
         path: The folder.
         about: Further members of the manifest's `about`.
-        arrays: Further arrays of the state, or others in place of the buffer's.
+        arrays: Further arrays of the state, or replacements of the buffer's.
     """
     folder, thread = folder_of(path, "save"), get_ident()
     if thread in parts.savers:

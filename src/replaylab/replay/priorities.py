@@ -22,7 +22,7 @@ from replaylab.replay.storage import Assigned, Retention
 class Priorities(CommonMembers):
     """Draws steps that are stored elsewhere, with exact sampling probabilities, and takes feedback for them.
 
-    It is a `ReplayBuffer` without rows: the same core, samplers, ids and distributions, and not a byte for a step's
+    It is a `ReplayBuffer` without rows: the same core, samplers, ids and distributions, but no memory for the steps'
     values. With `Fifo` the steps are stored as in a ring buffer, id i in slot i mod C; with `Assigned` the caller
     assigns the slots. All methods may be called from several threads at once.
 
@@ -82,8 +82,8 @@ class Priorities(CommonMembers):
         """Number one step of every environment, and return the ids; step i is in slot i mod C.
 
         Args:
-            terminated: bool ``[E]``, whether the step ended its episode; None: nowhere. Only samplers that depend on
-                episodes use it.
+            terminated: bool ``[E]``, whether the step ended its episode; None: no step did. Only samplers that depend
+                on episodes use it.
             truncated: Likewise.
             where: bool ``[E]``; where False there is no step. None: everywhere True.
 

@@ -164,7 +164,7 @@ def require(replay: Replay, ability: type[Any], feature: str) -> Any:
         replay: The replay.
         ability: A protocol: `RestorableReplay`, `DivisibleReplay`, `InspectableReplay`, `SamplerReplay` or
             `StackedInputReplay`.
-        feature: What needs the ability, as the message calls it.
+        feature: Name of the feature that needs the ability, as the message calls it.
 
     Raises:
         ConfigError: The replay lacks the ability; the message names the missing members.

@@ -120,7 +120,7 @@ def contrast_power(
     resamples: int = 999,
     seed: int = 0,
 ) -> ContrastPower:
-    """Return how often a study with this many seeds would call a contrast different, and how often equivalent.
+    """Return the rates at which a study with this many seeds would call a contrast different, and equivalent.
 
     Each study draws its seeds' contrasts from the pilot's with replacement, shifted so that their mean is ``effect``,
     and scaled by sqrt(n / (n - 1)), with n the pilot's seeds, to an unbiased variance. The verdict is that of a primary

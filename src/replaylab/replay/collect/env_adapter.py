@@ -23,7 +23,7 @@ class Returned(NamedTuple):
     """Results of environments, with one row for each, whatever their interface.
 
     Attributes:
-        rows: Which environments, int32 (M,); None: all N in order.
+        rows: Numbers of the environments, int32 (M,); None: all N in order.
         obs: Nested arrays (M, ...).
         reward: (M, ...); None after a reset.
         terminated: bool (M,); None after a reset.

@@ -30,9 +30,9 @@ PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 class ReplayStream:
     """Takes steps from an iterable, stores each, and yields a batch for each once enough are stored.
 
-    The next step is taken when the next batch is asked for, no sooner, so that a source that acts with what the
-    learner has learned acts with all of it. The learner may hold `buffer` and feed back to it. A second iteration
-    goes through the source again and keeps what is stored.
+    The next step is taken only when the next batch is requested, so that a source that acts by the learner's policy
+    uses its newest parameters. The learner may hold `buffer` and feed back to it. A second iteration goes through the
+    source again and keeps what is stored.
 
     Args:
         source: Steps (mappings of a field's name to its value, as `ReplayBuffer.add` takes them; NamedTuples and
@@ -178,7 +178,7 @@ class ReplayStream:
 
     @property
     def position(self) -> Any:
-        """The slot the next step goes into: int, or int64 ``[R]``."""
+        """Slot of the next step: int, or int64 ``[R]``."""
         return self._stored() % self._capacity
 
     @property

@@ -11,7 +11,7 @@ from replaylab.replay.data.arrays import as_array, cast, fitted
 from replaylab.replay.data.fields import Field, need_field
 
 Leading = tuple[int | None, int | None, int | None]
-"""Lengths of the leading axes R, T, E; None where there is none."""
+"""Lengths of the leading axes R, T, E; None for a missing axis."""
 
 MODES = {"NextStep": "next_step", "SameStep": "same_step", "Disabled": "disabled"}
 """Gymnasium's `AutoresetMode` values, and this library's words for them."""
@@ -21,7 +21,7 @@ def mode_name(mode: Any) -> str:
     """Return "next_step", "same_step" or "disabled" for a name or a Gymnasium `AutoresetMode`.
 
     Raises:
-        ConfigError: It is none of them.
+        ConfigError: It is not one of them.
     """
     value = getattr(mode, "value", mode)
     name = MODES.get(value, value) if isinstance(value, str) else value

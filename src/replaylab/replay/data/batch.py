@@ -33,8 +33,8 @@ class Batch(Mapping[str, Any]):
     def torch(self, device: Any = None, *, non_blocking: bool = True) -> "Batch":
         """Return the batch with PyTorch tensors, of the same dtypes and nesting.
 
-        On the CPU nothing is copied: the tensors share the arrays' memory. ``id`` and ``probability`` stay there
-        whatever the device, since they go back to the buffer and not into a network; with another device than the CPU
+        On the CPU nothing is copied: the tensors share the arrays' memory. ``id`` and ``probability`` stay there for
+        every device, since they are passed to the buffer and not to a network; with another device than the CPU
         they are copies, as everything else then is.
 
         Args:
@@ -48,7 +48,7 @@ class Batch(Mapping[str, Any]):
         return Batch(output.to_torch(self, device, non_blocking=non_blocking))
 
     def jax(self, device: Any = None, *, copy: bool = False) -> "Batch":
-        """Return the batch with JAX arrays, of the same nesting; compiled functions take it as it is.
+        """Return the batch with JAX arrays, of the same nesting; compiled functions accept it unchanged.
 
         On the CPU columns of 1 KiB or more are not copied: the JAX arrays share their memory. Since a JAX array
         must never change, this batch's arrays become read-only, so that it cannot be given as ``out`` any more.

@@ -1,4 +1,4 @@
-"""Fields: what one step holds, declared by hand or taken from Gymnasium spaces.
+"""Fields: the contents of one step, declared by hand or taken from Gymnasium spaces.
 
 Declarations may be nested, by mappings (a Dict observation) or tuples (a Tuple observation). The core knows
 flat fields only; a nested one is called by its path, ``obs.camera`` or ``obs.0``.

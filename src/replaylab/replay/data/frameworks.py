@@ -66,7 +66,7 @@ def to_jax(columns: Mapping[str, Any], device: Any, *, copy: bool) -> dict[str, 
             return leaf if device is None else jax.device_put(leaf, device)
         if copy:
             leaf = leaf.copy()  # not JAX's own copy, which may be made when this call has long returned
-        # A read-only column has been handed to JAX before; NumPy does not export it again.
+        # A read-only column has been passed to JAX before; NumPy does not export it again.
         array = jax.numpy.from_dlpack(leaf) if share and leaf.flags.writeable else jax.device_put(leaf, device)
         leaf.flags.writeable = False
         return array
@@ -96,7 +96,7 @@ def torch_place(device: Any) -> Any:
     """Return a device of PyTorch.
 
     Raises:
-        ConfigError: There is none of this name.
+        ConfigError: No device has this name.
         MissingExtraError: PyTorch is not installed.
     """
     if not isinstance(device, str) and _library(device) != "torch":
@@ -178,7 +178,7 @@ def _torch(feature: str) -> Any:
 
 @cache
 def _jax(batch: type) -> Any:
-    """Import JAX, and tell it that a batch is a tree of columns, so that compiled functions take one."""
+    """Import JAX, and register batches as trees of columns, so that compiled functions accept them."""
     with needs("Batch.jax()", "jax"):
         import jax
     jax.tree_util.register_pytree_node(
@@ -266,7 +266,7 @@ class PackedCopies:
 
 
 class _Place(NamedTuple):
-    """Where a column is in the packed memory: its first byte; and the same as a tensor of its dtype."""
+    """A column's first byte in the packed memory, and the column as a tensor of its dtype."""
 
     start: int
     dtype: "torch.dtype"

@@ -101,7 +101,7 @@ class Linear(_Ramp):
         start: The value at the beginning.
         end: The value from `until`, or `steps`, on.
         until: The progress in (0, 1] at which `end` is reached. Default: 1.0.
-        steps: In place of `until`, the environment steps of one environment after which `end` is reached, whatever the
+        steps: Instead of `until`, the environment steps of one environment after which `end` is reached, whatever the
             budget is; `train` and studies tell how many were made, your own loop by `Progress`. Default: None.
 
     Example:
@@ -179,9 +179,9 @@ def as_schedule(value: float | Schedule) -> Schedule:
 
 
 class Schedules:
-    """The scheduled numbers of a replay's sampler, for those who write a replay or wrap one.
+    """The scheduled numbers of a replay's sampler, for custom replays and wrappers.
 
-    A draw without `progress` gets the numbers of the start, and the first such draw warns.
+    A draw without `progress` uses the numbers of the start, and the first such draw warns.
 
     Args:
         sampler: The sampler's name, for the warning.

@@ -1,4 +1,4 @@
-"""Samplers written in Python: what they see of a buffer, their base classes, and their engine."""
+"""Samplers written in Python: their view of a buffer, their base classes, and their engine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -205,8 +205,8 @@ class CustomSampler(Sampler):
     def distribution(self, view: View, batch_size: int) -> Floats:
         """Return each stored step's probability to be a given row of a batch, float64 (N,), summing to 1.
 
-        A sampler that has no exact sampling probability says why in its class attribute `no_closed_form` and defines
-        `draw` instead; the ``probability`` of its rows is NaN.
+        A sampler without an exact sampling probability states the reason in its class attribute `no_closed_form`, and
+        defines `draw` instead; the ``probability`` of its rows is NaN.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must define `distribution`, or `draw` and the reason in `no_closed_form`"

@@ -8,9 +8,9 @@ from replaylab.replay.samplers.sampler import Sampler
 
 @dataclass(frozen=True)
 class Online(Sampler):
-    """The newest step alone: learning without replay. A batch has one row, whatever B is.
+    """Only the newest step: learning without replay. A batch has one row, whatever B is.
 
-    Sampling probability: P(newest) = 1. Source: none, it is what learning without replay does.
+    Sampling probability: P(newest) = 1. Source: none; it is learning without replay.
     """
 
     needs_order: ClassVar[bool] = True
@@ -36,7 +36,7 @@ class SlidingWindow(Sampler):
 
 @dataclass(frozen=True)
 class Queue(Sampler):
-    """The oldest step that was not drawn yet, so that each is drawn once, in the order they were stored.
+    """The oldest step that was not drawn yet, so that each step is drawn once, in the order of storage.
 
     Sampling probability: P(i) = 1/B for the oldest B that were not drawn, else 0. A batch needs that many: with fewer,
     `sample` raises `EmptyBufferError` until more are added. What is overwritten before it was drawn is lost.

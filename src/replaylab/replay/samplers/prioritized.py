@@ -119,7 +119,7 @@ class Prioritized(Sampler):
 
 @dataclass(frozen=True)
 class ReLo(Prioritized):
-    """Prioritizing by reducible loss: what the online network still loses against the target network.
+    """Prioritizing by reducible loss: the loss of the online network minus that of the target network.
 
     Sampling probability: P(i) = pᵢ^α / Σ p^α with p = max(0, L_online − L_target) + ε, both losses to the same target;
     give the difference to `update_priorities` as ``td_error``. Source: Sujit et al. 2023; attributes and defaults:
@@ -158,10 +158,10 @@ class LAP(Sampler):
 class RankBased(Sampler):
     """Rank-based prioritized replay, with exact ranks.
 
-    Sampling probability: P(i) = rank(i)^−α / Σ k^−α, rank 1 the largest |δ|, of equal ones the lower slot. A batch is
-    one draw from each of B equal segments of the total. A step of priority 0 has no rank and is never drawn; one of δ
-    = 0 comes last. Draws and updates take O(log N); with `Sequence`, weights take O(N) a batch. Source: Schaul et al.
-    2016.
+    Sampling probability: P(i) = rank(i)^−α / Σ k^−α, rank 1 the largest |δ|, and for equal ones the lower slot first. A
+    batch is one draw from each of B equal segments of the total. A step of priority 0 has no rank and is never drawn;
+    one of δ = 0 comes last. Draws and updates take O(log N); with `Sequence`, weights take O(N) a batch. Source: Schaul
+    et al. 2016.
 
     Attributes:
         alpha: Exponent α in [0, 1]; 0 makes the sampling distribution uniform. Default: 0.7.

@@ -1,4 +1,4 @@
-"""Where the rows lie, and which of them are kept."""
+"""Storage of the rows, and the rule by which rows are kept."""
 
 from replaylab.replay.storage.retention import Assigned, Fifo, Reservoir, Retention
 from replaylab.replay.storage.storage import (

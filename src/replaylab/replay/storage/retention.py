@@ -23,7 +23,7 @@ class Fifo(Retention):
 class Reservoir(Retention):
     """A uniform sample of all steps ever given.
 
-    The n-th step is kept with probability min(1, C/n), in place of a random one, so that at any time every step so
+    The n-th step is kept with probability min(1, C/n), and replaces a random one, so that at any time every step so
     far is stored with the same chance. `add` returns −1 for a step that is not kept. What is stored are single
     transitions: no transforms, no derived ``next_obs``, and no sampler that goes by age or order. Source: Vitter 1985
     (algorithm R).
@@ -34,10 +34,10 @@ class Reservoir(Retention):
 
 @dataclass(frozen=True)
 class Assigned(Retention):
-    """Whoever stores the rows says for each step which slot it goes to: `Priorities.assign`.
+    """The code that stores the rows assigns each step's slot: `Priorities.assign`.
 
-    A step takes the place of the one that lay in its slot. There is no order of age, so no sampler that goes by age or
-    order.
+    A step replaces the previous step of its slot. Steps have no order of age, so samplers that depend on age or
+    order are refused.
     """
 
     core_kind: ClassVar[_core.Retention] = _core.Retention.ASSIGNED

@@ -96,8 +96,8 @@ def check_first_stacks(
 ) -> None:
     """Raise `FieldError` for stacks at the beginning of an episode whose older frames are not padding.
 
-    What a batch shows before an episode's first step is padding; frames that were given there would be lost
-    silently. Values that do not fit their fields are refused elsewhere.
+    Frames before an episode's first step are padding in a batch; frames passed there would be lost silently. Values
+    that do not fit their fields are refused elsewhere.
 
     Args:
         stack: The transform.

@@ -64,7 +64,7 @@ class Sequence(Transform):
         """Return a priority for each sequence: η·max|δ| + (1 − η)·mean|δ| over its stored learned steps.
 
         Args:
-            td_error: δ ``[R] B T``, or of the learned steps alone, ``[R] B length``.
+            td_error: δ ``[R] B T``, or only of the learned steps, ``[R] B length``.
             mask: bool ``[R] B T``, the batch's.
 
         Returns:

@@ -95,7 +95,7 @@ def check_ends(fields: Fields, asks: str, ends: ListOf[str], manual: bool) -> No
 
     Args:
         fields: The fields by path.
-        asks: What needs episodes, as the message names it.
+        asks: Name of the feature that needs episodes, for the message.
         ends: The fields that end its episodes, of which at least one must be declared; empty: none must.
         manual: Whether `end_episode` ends episodes, too, which are then truncated.
     """
@@ -118,6 +118,6 @@ def check_ends(fields: Fields, asks: str, ends: ListOf[str], manual: bool) -> No
 
 
 def _partner(path: str, fields: Fields) -> int:
-    """Return the number of the field x for next_x, −1 where there is no such field declared in the same way."""
+    """Return the number of the field x for next_x; −1 if no such field is declared in the same way."""
     current = path.removeprefix("next_")
     return list(fields).index(current) if current != path and fields.get(current) == fields[path] else -1
