@@ -46,17 +46,22 @@ def operations(page: str) -> list[tuple[str, str, float]]:
 def speed() -> Figure:
     """Draw the time of peers at single operations, and the speed of training, as bars."""
     page = (DOCS / "explanation" / "benchmarks.md").read_text()
-    found = operations(page)
+    times_by_operation = operations(page)
     training = [(name, float(uniform.strip("×"))) for name, uniform, _ in table_of(page, "| replaylab trains |")]
     with style():
         figure = Figure(figsize=(900 / 72, 360 / 72), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         bars = left.barh(
-            [name for name, _, _ in found], [times for _, _, times in found], color=HUES[0][0], height=0.65
+            [name for name, _, _ in times_by_operation],
+            [times for _, _, times in times_by_operation],
+            color=HUES[0][0],
+            height=0.65,
         )
-        left.bar_label(bars, [f"{times:g}× {peer}" for _, peer, times in found], padding=4)
+        left.bar_label(bars, [f"{times:g}× {peer}" for _, peer, times in times_by_operation], padding=4)
         left.axvline(1.0, color="#555555", lw=1)
-        left.set(xlim=(0, 1.3 * found[-1][2]), xlabel="time of the fastest other library, over replaylab's")
+        left.set(
+            xlim=(0, 1.3 * times_by_operation[-1][2]), xlabel="time of the fastest other library, over replaylab's"
+        )
         left.set_title("The buffer")
         names = [name.replace(" in ", "\nin ").removesuffix(", all together") for name, _ in training]
         bars = right.barh(names, [times for _, times in training], color=HUES[1][0], height=0.5)
@@ -91,13 +96,13 @@ EPISODE_ENDS = DOCS / "results" / "episode-ends"
 
 def episode_ends(table: str, **wanted: str) -> dict[tuple[str, str, str], tuple[float, float, float]]:
     """Return middles, lower and upper bounds of a table's rows, by environment, loss and choice."""
-    found = {}
+    intervals = {}
     with (EPISODE_ENDS / f"tables/{table}.csv").open() as file:
         for row in csv.DictReader(file):
             if wanted.items() <= row.items():
                 loss, choice = (row[column].removesuffix("-car") for column in ("learner", "strategy"))
-                found[row["environment"], loss, choice] = float(row["iqm"]), float(row["low"]), float(row["high"])
-    return found
+                intervals[row["environment"], loss, choice] = float(row["iqm"]), float(row["low"]), float(row["high"])
+    return intervals
 
 
 def legend_above(figure: Figure, axes: Axes) -> None:
@@ -188,5 +193,5 @@ if __name__ == "__main__":  # the study's workers import this file
     save(scores(), PICTURES / "episode_ends_scores.svg")
     report()
     visits()
-    for made in sorted(PICTURES.iterdir()):
-        print(f"{made}: {made.stat().st_size:,} bytes")
+    for picture in sorted(PICTURES.iterdir()):
+        print(f"{picture}: {picture.stat().st_size:,} bytes")

@@ -35,7 +35,11 @@ RECORDS = ("machine", "reports")
 
 def complete_metrics(study: Study) -> list[str]:
     """Return the metrics whose complete curves the report's tables need."""
-    asked = [RETURN, *(one.metric for one in resolve_contrasts(study.spec) if one.of is None), *study.spec.metrics]
+    asked = [
+        RETURN,
+        *(contrast.metric for contrast in resolve_contrasts(study.spec) if contrast.of is None),
+        *study.spec.metrics,
+    ]
     return list(dict.fromkeys([*asked, *(EFFECTIVE_PARTS if EFFECTIVE_SIZE in asked else ())]))
 
 
@@ -50,10 +54,10 @@ def one_row_each(curve: Curve, metric: str, values) -> pa.Table:
 def selected_rows(study: Study) -> pa.Table:
     """Return the rows to publish."""
     complete = complete_metrics(study)
-    kept = f"metric IN {tuple(complete)}" if len(complete) > 1 else f"metric = '{complete[0]}'"
+    in_complete = f"metric IN {tuple(complete)}" if len(complete) > 1 else f"metric = '{complete[0]}'"
     lost = " OR ".join(f"metric = '{name}'" for name in OF_DIVERGENCE if name not in complete)
     rows = study.results()
-    wanted = rows.filter(f"{kept} OR (({lost}) AND NOT isfinite(value))")
+    wanted = rows.filter(f"{in_complete} OR (({lost}) AND NOT isfinite(value))")
     parts = [wanted.to_arrow_table().select(SCHEMA.names).cast(SCHEMA)]
 
     def curves(metric: str) -> list[Curve]:

@@ -74,7 +74,7 @@ class LinearGaussianAgents(Agents):
     def update(self, batch) -> Update:
         """One step of the critic along δ·φ; of the actor towards the actions with δ > 0."""
         phi, phi_next = self.features(batch.obs), self.features(batch.next_obs)
-        value, value_next = (np.einsum("rbf,rf->rb", one, self.critic) for one in (phi, phi_next))
+        value, value_next = (np.einsum("rbf,rf->rb", features, self.critic) for features in (phi, phi_next))
         td_error = batch.reward + self.learner.gamma * ~batch.terminated * value_next - value
         step = batch.weight / batch.weight.shape[1]
         low, high = self.actions.low, self.actions.high
@@ -110,8 +110,8 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
     for sampler in (Uniform(), Prioritized()):
         config = TrainingConfig("Pendulum-v1", LinearGaussian(), sampler, options.steps, eval_every=options.steps // 4)
         metrics = train(config, seeds=range(options.seeds))
-        returns[type(sampler).__name__] = found = metrics.of("eval/mean_reward")[1]
-        print(f"{type(sampler).__name__:12} greedy return {found.mean():8.1f}")
+        returns[type(sampler).__name__] = greedy_returns = metrics.of("eval/mean_reward")[1]
+        print(f"{type(sampler).__name__:12} greedy return {greedy_returns.mean():8.1f}")
     return returns
 
 
