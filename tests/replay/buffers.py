@@ -26,10 +26,13 @@ class Even(CustomSampler):
 
 def filled(sampler=None, capacity=20, steps=None, *, seed=0, dtype=np.int64, **options):
     """Return a buffer whose field `x` counts so many steps (default: its capacity), the same in every replica."""
-    buffer = ReplayBuffer(capacity, {"x": Field((), dtype)}, sampler=sampler, seed=seed, **options)
+    flags = getattr(sampler, "end_fields", ())
+    fields = {"x": Field((), dtype)} | {name: Field((), bool) for name in flags}
+    buffer = ReplayBuffer(capacity, fields, sampler=sampler, seed=seed, **options)
     lead = () if buffer.replicas is None else (buffer.replicas,)
     steps = capacity if steps is None else steps
-    buffer.extend(x=np.broadcast_to(np.arange(steps), (*lead, steps)))
+    no_ends = dict.fromkeys(flags, np.zeros((*lead, steps), bool))
+    buffer.extend(x=np.broadcast_to(np.arange(steps), (*lead, steps)), **no_ends)
     return buffer
 
 
