@@ -46,7 +46,7 @@ FEW = TABLES | {"seeds": 1}
     ("odd", "message"),
     [
         (Odd(ticket=0), "`submit` of Odd must return a ticket that no task in flight has, but got 0"),
-        (Odd(lambda event: None), "`wait` of Odd must hand over a Progress, Finished, Raised or Lost, but got None"),
+        (Odd(lambda event: None), "`wait` of Odd must hand over a Progress, Finished, Stopped, Raised or Lost, but got None"),
         (Odd(type), "`wait` of Odd must hand over a Progress, .* but got <class .*Finished'>"),
     ],
 )
@@ -130,7 +130,7 @@ def test_what_close_raises_loses_no_rows(tmp_path):
 @pytest.mark.parametrize("name", ["annotations", "no_such_error", "Any"])
 def test_a_refusal_by_an_error_of_no_such_name_is_a_sentence(name, tmp_path):
     refused = Odd(lambda event: Raised("", event.machine, name, "it does not fit"))
-    with pytest.raises(SpecError, match=r"^it does not fit$"):
+    with pytest.raises(SpecError, match=r"cannot be run: it does not fit$"):
         study(tmp_path, **FEW).run(executor=refused)
 
 
