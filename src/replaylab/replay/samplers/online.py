@@ -10,7 +10,7 @@ from replaylab.replay.samplers.sampler import Sampler
 class Online(Sampler):
     """Only the newest step: learning without replay. A batch has one row, whatever B is.
 
-    Sampling probability: P(newest) = 1. Source: none; it is learning without replay.
+    Sampling probability: P(newest) = 1. Source: none, it is learning without replay.
     """
 
     needs_order: ClassVar[bool] = True
