@@ -156,7 +156,7 @@ class Seen(Hook):
         self.pairs += zip(np.ravel(step.obs).tolist(), np.ravel(step.true_next_obs()).tolist(), strict=True)
 
 
-def test_vector_env_that_reuses_its_batch_trains_on_what_was_observed():
+def test_vector_env_reusing_its_batch_trains_on_observed_values():
     seen = Seen()
     learner = QLearning(learning_starts=4, batch_size=2)
     config = TrainingConfig("ReusedVector-v0", learner, Uniform(), 12, eval_every=None, autoreset_mode="Disabled")

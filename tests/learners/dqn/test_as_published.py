@@ -226,7 +226,7 @@ def test_priorities_of_insertion_are_those_of_stale_ones_until_a_batch_writes_ba
     assert not np.array_equal(priorities(8, insertion_priorities=True), priorities(8, stale_priorities=True))
 
 
-def test_priorities_of_insertion_are_of_rewards_that_a_later_hook_stores():
+def test_insertion_priorities_use_rewards_of_later_hooks():
     class Richer(Hook):
         def before_store(self, run, step):
             return replace(step, reward=step.reward + 100.0)

@@ -61,7 +61,7 @@ class TestLocalProcesses(ExecutorConformance):
         reported = "The worker process ended with exit code 7 before it finished this chunk."
         assert [f.traceback for f in made.run(executor=executor).failures] == [reported] * 2
 
-    def test_a_killed_worker_names_the_likely_cause_and_the_next_step(self, executor, tmp_path):
+    def test_killed_worker_names_likely_cause_and_next_step(self, executor, tmp_path):
         made = study(tmp_path, environments=[f"{HOSTILE}:KilledLater-v0"], seeds=1, **STRATEGY)
         (failure,) = made.run(executor=executor).failures
         assert failure.traceback == (
