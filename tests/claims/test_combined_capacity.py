@@ -7,7 +7,7 @@ from replaylab.claims import ReplicationOutcome, combined_capacity
 from replaylab.claims.combined_capacity import GRID_WORLD, SAID
 from replaylab.study import Study, catalog
 from replaylab.study.execution.worker.preflight import check_chunk
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.spec.run_settings import EvaluationTable
 from replaylab.study.spec.study_file import Spec
 from replaylab.study.spec.study_tables import Budget

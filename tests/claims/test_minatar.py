@@ -10,7 +10,7 @@ from replaylab.claims.study_findings import only_for
 from replaylab.replay import Field, NStep, Queue, ReplayBuffer
 from replaylab.study import Study, catalog
 from replaylab.study.execution.worker.preflight import check_chunk
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.spec.study_file import Spec
 from tests.study.tiny import write_rows
 

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 from replaylab.study import InProcess, Spec, Study
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import write_chunk
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaylab.errors import SnapshotError, SpecError
 from replaylab.files.atomic import write_text
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 
 if TYPE_CHECKING:
     from replaylab.learners import Hook, TrainingRun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,12 @@ class StudyList:
     """List the studies that ship with replaylab: what each asks, and how long it takes.
 
     Example: replaylab study list
+
+    Example: replaylab study list --published
     """
+
+    published: bool = False
+    """List published statements instead: each with its source, and the shipped study or the example that tests it."""
 
     def __call__(self) -> int:
         """Print the table and return the exit code."""
@@ -28,16 +34,24 @@ class StudyList:
         from replaylab.study.catalog import shipped
         from replaylab.study.spec.study_file import Spec
 
-        table = Table("name", "question", "environments", "runs", "time here", box=None, pad_edge=False)
-        table.columns[0].no_wrap = table.columns[4].no_wrap = True
-        table.columns[2].overflow = "fold"
-        table.columns[3].justify = "right"
-        for name, file in shipped().items():
-            spec = Spec.from_toml(file)
-            environments = ", ".join(environment.removeprefix("replaylab/") for environment in spec.environments)
-            table.add_row(name, spec.title, environments, f"{spec.runs:,}", time_here(spec))
+        specs = {name: Spec.from_toml(file) for name, file in shipped().items()}
+        if self.published:
+            table = Table("claim", "source", "study or example", "time here", box=None, pad_edge=False)
+            table.columns[2].no_wrap = table.columns[3].no_wrap = True
+            for row in _published_statements(specs):
+                table.add_row(*row)
+            hint = "Run them: replaylab study run STUDY, or python -m examples.published.EXAMPLE."
+        else:
+            table = Table("name", "question", "environments", "runs", "time here", box=None, pad_edge=False)
+            table.columns[0].no_wrap = table.columns[4].no_wrap = True
+            table.columns[2].overflow = "fold"
+            table.columns[3].justify = "right"
+            for name, spec in specs.items():
+                environments = ", ".join(environment.removeprefix("replaylab/") for environment in spec.environments)
+                table.add_row(name, spec.title, environments, f"{spec.runs:,}", time_here(spec))
+            hint = "Details: replaylab study show NAME. Measured times: replaylab study run NAME --dry-run."
         Console(markup=False, highlight=False).print(table)
-        print("\nDetails: replaylab study show NAME. Measured times: replaylab study run NAME --dry-run.")
+        print(f"\n{hint}")
         return 0
 
 
@@ -84,9 +98,26 @@ def _named(name: str, title: str) -> str:
     return name if name == title else f"{name} ({title})"
 
 
+def _published_statements(specs: Mapping[str, Spec]) -> list[tuple[str, str, str, str]]:
+    """Return the claim and the source of each published statement, and the study or example with its time."""
+    from replaylab.study.catalog import published_examples
+
+    rows = [
+        (contrast.published.says, contrast.published.source, name, time_here(spec))
+        for name, spec in specs.items()
+        for contrast in spec.contrasts
+        if contrast.published is not None
+    ]
+    rows += [
+        (stated["Claim"], stated["Source"], name, f"about {stated['Minutes']} min")
+        for name, stated in published_examples().items()
+    ]
+    return list(dict.fromkeys(rows))
+
+
 def time_here(spec: Spec) -> str:
     """Return about how long a study takes on this machine's cores; a dash if the study file has no time."""
-    from replaylab.study.plan.chunks import plan
+    from replaylab.study.plan import plan
     from replaylab.study.results.provenance import cores
 
     if spec.core_minutes is None:

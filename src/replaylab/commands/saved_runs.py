@@ -6,7 +6,7 @@ from pathlib import Path
 from replaylab.commands import actors
 from replaylab.errors import SnapshotError
 from replaylab.files.atomic import write_text
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.spec.components import json_data
 from replaylab.study.spec.errors import first_fault
 

@@ -17,7 +17,7 @@ from replaylab import statistics
 from replaylab.commands.saved_runs import describe_run
 from replaylab.study.analysis import comparisons
 from replaylab.study.execution.worker.training import train_chunk
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.report import sentences
 from replaylab.study.results import provenance
 from replaylab.study.results.durations import duration

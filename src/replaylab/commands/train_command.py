@@ -15,7 +15,7 @@ from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
     from replaylab.commands.train import Trainer
-    from replaylab.study.plan.chunks import Chunk
+    from replaylab.study.plan import Chunk
 
 with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
     from tyro.conf import arg
@@ -245,7 +245,7 @@ class TrainCommand:
             SpecError: One is unknown or breaks a rule.
         """
         from replaylab.commands.train_options import on_device, options_of, part_of, transform_of
-        from replaylab.study.plan.chunks import plan
+        from replaylab.study.plan import plan
         from replaylab.study.spec.components import LEARNERS, STRATEGIES
         from replaylab.study.spec.study_file import Spec
 

@@ -16,7 +16,7 @@ from typing import IO, Self
 
 from replaylab.files.atomic import write_bytes
 from replaylab.study.execution.reporter import Reporter
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results import leftovers
 
 SECONDS = 30

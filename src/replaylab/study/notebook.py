@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from replaylab.number_format import counted
-from replaylab.study.plan.chunks import runs_of
+from replaylab.study.plan import runs_of
 from replaylab.study.report.sentences import budget_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from replaylab.study.analysis.contrast_results import ContrastResults, evaluate_
 from replaylab.study.catalog import find
 from replaylab.study.execution import Estimate, Executor, Reporter, RunSummary
 from replaylab.study.notebook import html_of
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results import metric_rows
 from replaylab.study.results.opening import Results, results_in, rows_in, spec_in
 from replaylab.study.spec.study_file import Spec

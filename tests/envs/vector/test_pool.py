@@ -14,7 +14,7 @@ from replaylab.replay import Uniform
 from replaylab.study import Spec
 from replaylab.study.execution.worker.preflight import check_chunk
 from replaylab.study.execution.worker.training import train_chunk
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from tests.learners.calls import assert_same_rows, train
 
 

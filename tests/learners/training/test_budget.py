@@ -10,7 +10,7 @@ from replaylab.learners.training.configuration import BudgetWarning
 from replaylab.replay import Uniform
 from replaylab.study import Spec
 from replaylab.study.execution.worker.calibration import _trained
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from tests.study import tiny
 
 LEARNER = QLearning(batch_size=4, learning_starts=8, capacity=100)

@@ -11,7 +11,7 @@ from replaylab.errors import ConfigError, SnapshotError, SpecError
 from replaylab.learners import DQN, QLearning, TrainingConfig
 from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS, Fitting, check_same_run
 from replaylab.replay import FrameStack, Hindsight, NStep, Sequence, Uniform
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 from replaylab.study.spec.study_file import Spec
 

@@ -26,7 +26,7 @@ from replaylab.study.execution.executor import (
 from replaylab.study.execution.reporter import Reporter
 from replaylab.study.execution.worker.calibration import Speed
 from replaylab.study.execution.worker.perform import perform
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.store import damage
 from tests.study.tiny import rows, study

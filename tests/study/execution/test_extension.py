@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.study import InProcess
-from replaylab.study.plan.seed_chunks import chunked
+from replaylab.study.plan import chunked
 from tests.study.tiny import rows, run_here, study
 
 LAKE = {

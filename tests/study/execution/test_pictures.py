@@ -13,7 +13,7 @@ from PIL import Image
 from replaylab.errors import StorageError
 from replaylab.study import InProcess, Spec
 from replaylab.study.execution.worker.first_seed_pictures import FirstSeedPictures
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.report import report
 from replaylab.study.report.sections import pictures
 from replaylab.study.results.store import MOST_BYTES, NOT_MADE, VIDEO, damage, encoded, open_rows, read_pictures
@@ -162,7 +162,7 @@ import json, sys
 from replaylab.study import Spec
 from replaylab.study.execution.executor import TrainTask
 from replaylab.study.execution.worker.perform import perform
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 perform(TrainTask(plan(Spec.from_table(json.loads(sys.argv[1])))[0]), lambda step: None)
 assert not {"replaylab.watch", "matplotlib", "torch"} & set(sys.modules)
 """

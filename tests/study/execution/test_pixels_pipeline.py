@@ -10,9 +10,9 @@ from PIL import Image
 from replaylab.commands import main as cli
 from replaylab.commands import train as command
 from replaylab.learners.training.preflight import check_trainable
+from replaylab.study import plan
 from replaylab.study.catalog import find
 from replaylab.study.execution.worker.preflight import check_chunk, largest_of_each
-from replaylab.study.plan import chunks as plan
 from replaylab.study.spec.study_file import Spec
 from tests.learners.dqn import pixels
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from replaylab.study.execution import progress
 from replaylab.study.execution.progress import PlainReporter
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from tests.study.tiny import study
 
 

@@ -7,7 +7,7 @@ from replaylab.learners import QLearning
 from replaylab.replay import Exponential, Online, Uniform
 from replaylab.study import catalog
 from replaylab.study.execution.worker.training import train_chunk
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable
 from replaylab.study.spec.study_file import Spec
 from replaylab.study.spec.study_tables import Budget

@@ -23,7 +23,7 @@ from replaylab.study.execution.executor import (
 )
 from replaylab.study.execution.task_queue import MOST_RETRIES, TaskQueue
 from replaylab.study.execution.worker.perform import perform
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.report import report
 from replaylab.study.results import records
 from replaylab.study.results.provenance import Machine, this_machine

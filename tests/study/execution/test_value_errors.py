@@ -4,7 +4,7 @@ import pytest
 
 from replaylab.errors import SpecError
 from replaylab.study import InProcess, Study
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.spec.study_file import Spec
 
 

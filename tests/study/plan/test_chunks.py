@@ -3,7 +3,7 @@
 import pytest
 
 from replaylab.study import Spec
-from replaylab.study.plan.chunks import Chunk, plan
+from replaylab.study.plan import Chunk, plan
 from replaylab.study.spec.contrasts import resolve_contrasts
 from tests.study.tiny import table
 

@@ -1,7 +1,7 @@
 """Identity of results: it is stable, so that results stay valid, and does not depend on texts."""
 
 from replaylab.study.catalog import shipped
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.spec.study_file import Spec
 from tests.study.tiny import table
 

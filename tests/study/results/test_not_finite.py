@@ -13,7 +13,7 @@ from replaylab.commands.train import train_and_report
 from replaylab.commands.train_command import TrainCommand
 from replaylab.learners import QLearning
 from replaylab.study import InProcess, Spec, Study
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import read_metadata
 from tests.study.tiny import rows, study, table

@@ -8,7 +8,7 @@ import pytest
 
 from replaylab.errors import SpecError, StorageError
 from replaylab.study import Study
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results.published_rows import write_published_rows
 from replaylab.study.results.store import SCHEMA
 from tests.study.tiny import pretend, rows, study, undrawn

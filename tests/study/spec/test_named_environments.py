@@ -6,7 +6,7 @@ import pytest
 
 from replaylab.errors import SpecError
 from replaylab.study import InProcess, Spec, Study
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from tests.study.tiny import rows, study, table
 
 TWO = {

@@ -4,7 +4,7 @@ import pytest
 
 from replaylab.errors import SpecError
 from replaylab.study import Spec
-from replaylab.study.plan.chunks import plan
+from replaylab.study.plan import plan
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec.parameter_grids import in_name
 from tests.study.tiny import study, table

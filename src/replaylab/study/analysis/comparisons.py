@@ -28,7 +28,7 @@ from replaylab.statistics.bootstrap import resolves
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis import seed_values
 from replaylab.study.analysis.seed_values import SeedValues, StrategyResult, StrategyRuns
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.spec.declared_contrasts import RETURN as RETURN
 from replaylab.study.spec.study_file import Spec
 

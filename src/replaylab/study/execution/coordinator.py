@@ -17,7 +17,7 @@ from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import TapeOrder
 from replaylab.study.execution.task_queue import TaskQueue
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 
 SECONDS_TO_SAVE = 60.0
 """Time for workers to write checkpoints after Ctrl-C."""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.reporter import Failure, Reporter
-from replaylab.study.plan.chunks import Chunk, runs_of
+from replaylab.study.plan import Chunk, runs_of
 from replaylab.study.results.durations import duration
 
 _COUNTED = {"steps": "environment steps", "episodes": "episodes"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 
 
 @dataclass(frozen=True)

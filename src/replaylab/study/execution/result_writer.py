@@ -11,7 +11,7 @@ from replaylab.files.atomic import write_bytes, write_text
 from replaylab.number_format import counted
 from replaylab.study.execution.executor import Finished
 from replaylab.study.execution.reporter import Failure
-from replaylab.study.plan.chunks import Chunk, runs_of
+from replaylab.study.plan import Chunk, runs_of
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder
 

@@ -14,7 +14,7 @@ from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import divided, refuse_lone
 from replaylab.study.execution.worker.preflight import check_all, largest_of_each
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder
 from replaylab.study.spec.study_file import Spec

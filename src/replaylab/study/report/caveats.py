@@ -12,7 +12,7 @@ from replaylab.learners.training.metrics_recorder import OF_DIVERGENCE
 from replaylab.number_format import counted
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.analysis.seed_values import pairs_with_baseline
-from replaylab.study.plan.chunks import runs_of
+from replaylab.study.plan import runs_of
 from replaylab.study.report import earlier_reports, sentences
 from replaylab.study.report.page import Page
 from replaylab.study.report.what_ran import what_ran

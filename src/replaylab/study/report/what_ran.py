@@ -8,7 +8,7 @@ from itertools import product, starmap
 from typing import TYPE_CHECKING
 
 from replaylab.number_format import counted
-from replaylab.study.plan.chunks import runs_of
+from replaylab.study.plan import runs_of
 from replaylab.study.spec.contrasts import Cell, resolve_contrasts
 from replaylab.study.spec.study_file import Spec
 

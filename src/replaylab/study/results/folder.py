@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaylab.errors import ConfigError, SpecError, StorageError
 from replaylab.files.atomic import writing
-from replaylab.study.plan.chunks import Chunk, plan
+from replaylab.study.plan import Chunk, plan
 from replaylab.study.results import leftovers, records
 from replaylab.study.results.provenance import Machine, this_machine
 from replaylab.study.spec.components import json_data

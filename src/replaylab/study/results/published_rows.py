@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from replaylab.errors import SpecError, StorageError
 from replaylab.files.atomic import write_bytes
-from replaylab.study.plan.chunks import Chunk, plan
+from replaylab.study.plan import Chunk, plan
 from replaylab.study.results.folder import PUBLISHED
 from replaylab.study.results.sealing import is_sealed, sealed
 from replaylab.study.results.store import SCHEMA, read_rows

@@ -25,7 +25,7 @@ from replaylab.errors import StorageError
 from replaylab.files.atomic import write_bytes
 from replaylab.files.canonical_json import digest
 from replaylab.learners.training.metrics_recorder import OF_DIVERGENCE
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results.sealing import is_sealed, sealed
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from replaylab.study.execution.executor import (
     TimeTask,
     TrainTask,
 )
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results.provenance import Machine
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from replaylab.learners.training.configuration import BudgetWarning
 from replaylab.study.execution.worker.training import train_chunk
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.spec.components import with_arguments
 
 _FIRST = {"steps": 400, "episodes": 4}

@@ -25,7 +25,7 @@ from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
 from replaylab.study.execution.worker.stop_request import StopRequest, TrainingStopped
 from replaylab.study.execution.worker.training import train_chunk
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 
 
 def train_with_checkpoints(

@@ -11,7 +11,7 @@ import numpy as np
 
 from replaylab.learners import Hook
 from replaylab.learners.api.hooks import Bools, TrainingRun
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 from replaylab.study.results.store import NOT_MADE, VIDEO
 
 

@@ -12,7 +12,7 @@ from replaylab.errors import MissingExtraError, NonFiniteError, ReplayError, Spe
 from replaylab.number_format import counted
 from replaylab.study.execution.executor import CheckTask, Event, Executor, Lost, Raised
 from replaylab.study.execution.task_queue import TaskQueue
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 
 _SECONDS_BETWEEN_NOTES = 10.0
 """Between two lines that count the checked cells."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaylab.study.plan.chunks import Chunk
+from replaylab.study.plan import Chunk
 
 if TYPE_CHECKING:
     from replaylab.learners import Hook

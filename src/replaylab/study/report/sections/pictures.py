@@ -15,7 +15,7 @@ from replaylab.study.report.page import Page, ReportFigure, Section, keys_of
 from replaylab.study.results.store import NOT_MADE, VIDEO, read_pictures
 
 if TYPE_CHECKING:
-    from replaylab.study.plan.chunks import Chunk
+    from replaylab.study.plan import Chunk
 
 MOST_BYTES = 700_000
 """Largest number of bytes of videos on a page, because people open it on phones."""

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from replaylab.files.canonical_json import canonical, digest
 from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
-from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build, json_data
 from replaylab.study.spec.custom_components import check_file
 from replaylab.study.spec.named_environments import made_of, module_of
@@ -24,6 +23,9 @@ from replaylab.study.spec.run_settings import RunSettings
 from replaylab.study.spec.study_file import Spec
 from replaylab.study.spec.study_tables import Watch
 from replaylab.study.spec.tapes import SHIFT, TAPES
+
+Seeds = tuple[int, ...]
+
 
 NUMBERS_VERSION = 1
 """Raise it when the same settings begin to give other numbers (a fixed learner, another metric): old files
@@ -167,6 +169,37 @@ def plan(spec: Spec, present: Iterable[Mapping[str, Any]] = ()) -> list[Chunk]:
         for row in zip_longest(*seeds_of):  # seed by seed through all strategies, so that stored runs can be paired
             chunks += [cell.with_seeds(seeds) for cell, seeds in zip(cells, row, strict=True) if seeds]
     return chunks
+
+
+def chunked(seeds: Seeds, size: int, present: Iterable[Seeds] = ()) -> list[Seeds]:
+    """Return chunks that hold each seed once: the stored ones, and new ones for missing seeds.
+
+    The seeds are divided every ``size``, in their order; where nothing is there, that is all. A chunk that is there is
+    kept as it is, whatever its size, if no seed of it is unwanted or in a chunk kept before, large ones first; the
+    seeds that a regular chunk then lacks make one new chunk. So more seeds run none twice, and running some of the new
+    chunks leaves the others as they were. A chunk is used whole or not at all: where a seed of it is not wanted any
+    more, its other seeds make new chunks, and run again.
+
+    Example:
+        >>> chunked((0, 1, 2, 3, 4), 4)
+        [(0, 1, 2, 3), (4,)]
+        >>> chunked((0, 1, 2, 3, 4, 5, 6, 7, 8), 4, present=[(0, 1, 2, 3), (4,)])
+        [(0, 1, 2, 3), (4,), (5, 6, 7), (8,)]
+        >>> chunked((0, 1, 2, 3, 4, 5), 4, present=[(0, 1, 2, 3), (4, 5, 6, 7)])
+        [(0, 1, 2, 3), (4, 5)]
+        >>> chunked((0, 1, 2, 3, 4, 5), 6, present=[(0, 1), (0, 1, 2, 3), (4, 5)])
+        [(0, 1, 2, 3), (4, 5)]
+    """
+    regular = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+    candidates = set(present)
+    missing = set(seeds)
+    used = []
+    for chunk in [c for c in regular if c in candidates] + sorted(candidates, key=lambda c: (-len(c), c)):
+        if missing.issuperset(chunk):
+            used.append(chunk)
+            missing.difference_update(chunk)
+    new = [tuple(seed for seed in chunk if seed in missing) for chunk in regular]
+    return sorted(used + [chunk for chunk in new if chunk], key=lambda chunk: seeds.index(chunk[0]))
 
 
 def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Chunk:

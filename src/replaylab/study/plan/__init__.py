@@ -1,1 +1,0 @@
-"""The chunks of runs that a study trains."""
