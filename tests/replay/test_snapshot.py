@@ -2,10 +2,12 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -206,17 +208,18 @@ class TestKills:
 
 
 @pytest.mark.no_sanitizer
-def test_saving_takes_no_second_buffer(tmp_path):
+def test_saving_takes_no_second_buffer_and_no_pickle(tmp_path, monkeypatch):
     """At most 5 % of the rows' memory on top, as Python sees it (the rows go straight to the file)."""
-    import tracemalloc
-
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.delattr(pickle, name)
     buffer = ReplayBuffer(200_000, {"x": Field((64,))}, sampler=Uniform())
-    buffer.extend(x=np.zeros((200_000, 64), np.float32))
+    buffer.extend(x=np.ones((200_000, 64), np.float32))
     tracemalloc.start()
     buffer.save(tmp_path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.05 * buffer.nbytes
+    assert (ReplayBuffer.load(tmp_path).columns["x"] == 1).all()
 
 
 def test_a_burst_that_is_shorter_goes_on_where_it_is(tmp_path):

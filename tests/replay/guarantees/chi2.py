@@ -8,29 +8,10 @@ them the rate is lower still.
 """
 
 import numpy as np
-from scipy import stats
+
+from replaylab import testing
 
 ALARM = 1e-9
-LEAST_EXPECTED = 25
-
-
-def pool(expected, least):
-    """Cut cells, in the order given, into groups of at least `least` expected draws; return each's group."""
-    total = expected.sum()
-    groups = max(1, int(total / (2 * least)))
-    edge = np.minimum((np.cumsum(expected) / total * groups).astype(np.int64), groups - 1)
-    sums = np.bincount(edge, weights=expected, minlength=groups)
-    # A heavy cell jumps over groups (left empty) and may leave a light one before it: merge those leftwards.
-    target, last = np.arange(groups), 0
-    for g in range(groups):
-        if sums[g] == 0 or (g and sums[g] < least):
-            target[g] = last
-            sums[last] += sums[g] if g != last else 0
-        else:
-            last = g
-    if sums[0] < least and groups > 1 and (target != 0).any():
-        target[target == 0] = target[target != 0].min()
-    return target[edge]
 
 
 def p_value(counts, probabilities, order=None):
@@ -42,18 +23,9 @@ def p_value(counts, probabilities, order=None):
         order: permutation of the cells before pooling; default as they come.
     """
     assert abs(probabilities.sum() - 1) < 1e-9
-    assert counts[probabilities == 0].sum() == 0, "an id of probability zero was drawn"
     if order is not None:
         counts, probabilities = counts[order], probabilities[order]
-    expected = probabilities * counts.sum()
-    group = pool(expected, LEAST_EXPECTED)
-    found, wanted = np.bincount(group, weights=counts), np.bincount(group, weights=expected)
-    used = wanted > 0
-    degrees = used.sum() - 1
-    if degrees == 0:
-        return 1.0
-    statistic = ((found[used] - wanted[used]) ** 2 / wanted[used]).sum()
-    return float(stats.chi2.sf(statistic, degrees))
+    return testing.p_value(counts, probabilities * counts.sum())
 
 
 def assert_distribution(counts, probabilities):

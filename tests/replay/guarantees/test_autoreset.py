@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from replaylab.envs import make_vector_env
 from replaylab.errors import DtypeError, FieldError, ReplayError, ShapeError
 from replaylab.replay import Field, ReplayBuffer
 from tests.oracle import flatten, map_leaves
@@ -216,37 +215,6 @@ def test_bad_input_at_an_episodes_end_is_refused_whole(changes, error):
     assert len(buffer) == 0
     buffer.add(**good)
     assert buffer.columns["next_obs"][:2].tolist() == [[1, 1], [0, 0]]
-
-
-def cartpole(kind, mode):
-    if kind == "sync":
-        options = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
-        return gym.make_vec("CartPole-v1", 5, **options)
-    if kind == "gymnasium's own vector form":
-        return gym.make_vec("CartPole-v1", 5, vectorization_mode="vector_entry_point")
-    return make_vector_env("CartPole-v1", 5, autoreset_mode=mode)
-
-
-CARTPOLES = [("gymnasium's own vector form", AutoresetMode.NEXT_STEP)]
-CARTPOLES += [(kind, mode) for kind in ("sync", "replaylab.envs") for mode in MODES]
-
-
-@pytest.mark.parametrize(("kind", "mode"), CARTPOLES)
-def test_no_stored_transition_of_cartpole_crosses_a_reset(kind, mode):
-    vector = cartpole(kind, mode)
-    buffer = ReplayBuffer.for_env(vector, 5000)
-    names = {"NextStep": "next_step", "SameStep": "same_step", "Disabled": "disabled"}
-    assert buffer.autoreset == names[mode.value]
-    play(vector, buffer, 200)
-    n = len(buffer)
-    obs, next_obs = buffer.columns["obs"][:n], buffer.columns["next_obs"][:n]
-    # One step moves the cart by its velocity x 0.02; a jump to a reset state does not.
-    np.testing.assert_allclose(next_obs[:, 0], obs[:, 0] + 0.02 * obs[:, 1], atol=1e-6)
-    fallen = (np.abs(next_obs[:, 2]) > 0.2095) | (np.abs(next_obs[:, 0]) > 2.4)
-    np.testing.assert_array_equal(fallen, buffer.columns["terminated"][:n])
-    assert fallen.sum() > 20
-    if mode != AutoresetMode.NEXT_STEP:
-        assert n == 1000
 
 
 class ThreeSteps(gym.Env):

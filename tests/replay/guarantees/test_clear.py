@@ -112,15 +112,6 @@ def test_an_episode_goes_on():
     assert batch.obs[1].tolist() == [4, 5, 6, 0]
 
 
-def test_next_step_leaves_the_reset_out():
-    buffer = ReplayBuffer(10, FIELDS, autoreset="next_step", seed=0)
-    step = {"obs": 1, "reward": 1.0, "next_obs": 2, "truncated": False}
-    buffer.add(**step, terminated=True)
-    buffer.clear()
-    assert buffer.add(**step, terminated=False) == -1
-    assert buffer.add(**step, terminated=False) == 10
-
-
 def test_replicas_and_reservoirs():
     buffer = ReplayBuffer(8, {"x": Field()}, retention=Reservoir(), replicas=3, seed=0)
     buffer.extend(x=np.zeros((3, 100)))

@@ -53,28 +53,9 @@ def test_stale_ids_change_nothing_and_are_counted(replicas):
     np.testing.assert_allclose(p, np.broadcast_to(np.r_[np.zeros(12), np.arange(12, 17) / 70], p.shape), rtol=1e-12)
 
 
-def test_a_batch_outlives_its_rows():
-    """The late update of a prefetched batch hits only those of its steps that are still there."""
-    buffer = make(8)
-    buffer.extend(x=np.arange(8))
-    batch = buffer.sample(64, progress=0.0)
-    buffer.extend(x=np.arange(8, 13))  # ids 0..4 are overwritten
-    still = int((batch.id >= 5).sum())
-    new = np.arange(8, 13)
-    before = buffer.probabilities(new)
-    assert buffer.update_priorities(batch.id, priority=np.ones(64)) == still
-    np.testing.assert_array_equal(buffer.probabilities(new), before)
-
-
 def test_minus_one_is_ignored():
     buffer = make(4)
     buffer.extend(x=np.arange(4))
     assert buffer.update_priorities(np.array([-1, 2, -1]), priority=np.array([9.0, 3.0, 9.0])) == 1
     np.testing.assert_allclose(buffer.probabilities(np.arange(4)), np.array([1, 1, 3, 1]) / 6, rtol=1e-12)
     assert buffer.update_priorities(np.full(3, -1), np.ones(3)) == 0
-
-
-def test_overwritten_ids_have_probability_zero():
-    buffer = make(4)
-    buffer.extend(x=np.arange(6))
-    assert buffer.probabilities(np.arange(6)).tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]

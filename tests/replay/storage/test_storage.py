@@ -144,17 +144,6 @@ class TestOtherBuffers:
                     assert buffer.probabilities(every, batch_size=4, progress=0.5).sum() == pytest.approx(1.0)
                 buffer.update_priorities(batch.id, rng.standard_normal(batch.id.shape))
 
-    def test_episodes_are_each_environments_of_each_process(self, storage):
-        one = ReplayBuffer(50, FIELDS, transforms=(NStep(9, 1.0),), storage=storage())
-        two = one.handle().open()
-        plain = {"obs": [0, 0], "next_obs": [0, 0], "terminated": False, "truncated": False}
-        for k in range(4):
-            one.add(**plain, reward=1.0)
-            two.add(**{**plain, "terminated": k == 1}, reward=100.0)
-        for buffer in (one, two):
-            steps = buffer._parts.core.gather(np.arange(8), True)
-            assert steps["reward"].tolist() == [4, 200, 3, 100, 2, 200, 1, 100]
-
     def test_a_new_process_begins_new_episodes(self, storage):
         """Its environments are not where those of the old one stopped."""
         options = {"transforms": (NStep(9, 1.0),)}
@@ -211,9 +200,6 @@ class TestTheFile:
         buffer = ReplayBuffer(1000, {"x": Field((1000,))}, storage=MemoryMap(tmp_path / "rows"))
         assert buffer.nbytes < 2**20, "rows on disk are no memory"
         assert (tmp_path / "rows").stat().st_size > 4_000_000
-
-    def test_uniform_is_the_default(self, storage):
-        assert ReplayBuffer(10, {"x": Field()}, storage=storage()).sampler == Uniform()
 
 
 class TestRowsThatBeginAnywhere:

@@ -1,14 +1,12 @@
 """Rows outside the process that cannot be made, opened or used so: every refusal and its message."""
 
-import os
-
 import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, StorageError
 from replaylab.replay import Field, LaBER, MemoryMap, Oracle, ReplayBuffer, Reservoir, SharedMemory
 from replaylab.research import ByStepsToEnd, Tape
-from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, small_headroom
+from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX
 
 pytestmark = NEEDS_LINUX
 
@@ -57,23 +55,6 @@ class TestRefusals:
         with pytest.raises(StorageError, match="is not a file of replaylab rows"):
             ReplayBuffer(10, {"x": Field()}, storage=storage())
         assert storage().file.read_bytes() == content
-
-    def test_a_file_cut_short(self, storage):
-        ReplayBuffer(10, {"x": Field()}, storage=storage())
-        os.truncate(storage().file, storage().file.stat().st_size - 1)
-        with pytest.raises(StorageError, match="is damaged: its header or its length"):
-            ReplayBuffer(10, {"x": Field()}, storage=storage())
-
-    def test_a_damaged_log(self, tmp_path):
-        with small_headroom(2):
-            buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows", writers=1))
-        buffer.extend(x=np.arange(9.0))
-        content = bytearray((tmp_path / "rows").read_bytes())
-        at = content.index((1 << 32 | 12).to_bytes(8, "little"))  # the first step lies in the writer's row
-        content[at : at + 4] = (999).to_bytes(4, "little")
-        (tmp_path / "rows").write_bytes(content)
-        with pytest.raises(StorageError, match="its log names a row it has not"):
-            ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows")).sample(1)
 
     @pytest.mark.parametrize("length", [None, 8, 4096])
     def test_a_maker_that_was_killed_is_no_obstacle(self, storage, length):

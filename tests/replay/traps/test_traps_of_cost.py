@@ -1,4 +1,4 @@
-"""The trap of work that grows with the buffer; see `test_traps.py`."""
+"""The trap of work that grows with the buffer."""
 
 import time
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Traps of priorities, numbered as in the project's list of them; see `test_traps.py`."""
+"""Traps of priorities."""
 
 import numpy as np
 import pytest
