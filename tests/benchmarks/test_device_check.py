@@ -26,13 +26,6 @@ ONE_EACH = {
 }
 
 
-@pytest.fixture
-def one_thread():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize(
     "compiled",
     [  # tests/torch/test_compiled_device_replay.py compiles, too.
@@ -41,7 +34,6 @@ def one_thread():
         pytest.param(graphs.SAMPLERS, id="all compiled", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.usefixtures("one_thread")
 def test_every_part_runs_on_a_cpu(compiled, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(graphs, "SAMPLERS", compiled)
     out = tmp_path / "figures.json"

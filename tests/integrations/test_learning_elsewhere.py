@@ -14,14 +14,9 @@ ROOM = 20_000
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small learn faster so."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def seeded():
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002 - Tianshou explores by it
-    yield
-    torch.set_num_threads(before)
 
 
 def layers():

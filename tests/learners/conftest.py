@@ -4,15 +4,6 @@ import torch
 from replaylab.replay import ReplayBuffer
 
 
-@pytest.fixture(autouse=True, scope="package")
-def one_thread():
-    """Let each product run on one thread: at these sizes a second one only waits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def buffers(monkeypatch):
     """The buffers of the runs to come."""
@@ -24,3 +15,10 @@ def buffers(monkeypatch):
 
     monkeypatch.setattr(ReplayBuffer, "for_env", for_env)
     return made
+
+
+@pytest.fixture
+def full_precision():
+    """Convolutions on a GPU in float32, not in the shorter TF32, which is the default there."""
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield

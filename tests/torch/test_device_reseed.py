@@ -14,15 +14,6 @@ every_sampler = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """A forked child does not have the threads of PyTorch's operations."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def filled(sampler=None, seed=0):
     replay = DeviceReplay(20, {"x": Field()}, sampler=sampler or Uniform(), device="cpu", seed=seed)
     replay.extend(x=torch.arange(20.0))

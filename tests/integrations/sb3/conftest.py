@@ -1,12 +1,3 @@
 import pytest
 
-torch = pytest.importorskip("torch")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Networks this small learn faster so, and much faster beside other tests."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytest.importorskip("torch")

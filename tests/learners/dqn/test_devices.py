@@ -29,15 +29,9 @@ NETWORKS = {
     "perceptron": (BOX, {"hidden": (16, 8), "dueling": True}),
     "module": (BOX, {"module": mine, "tau": 0.5, "target_period": 1}),
 }
+pytestmark = pytest.mark.usefixtures("full_precision")
 DEVICES = ["cpu:0", pytest.param("cuda", marks=pytest.mark.cuda)]
 """PyTorch on the processor, and the GPU; with the device "cpu" the compiled core computes most of them."""
-
-
-@pytest.fixture(autouse=True)
-def full_precision():
-    """Convolutions on a GPU in float32, not in the shorter TF32, which is the default there."""
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        yield
 
 
 def made(name, device, seeds=SEEDS):

@@ -12,8 +12,6 @@ from replaylab.errors import ConfigError
 from replaylab.learners import DQN
 from replaylab.learners.dqn.layers import board_layers
 from replaylab.learners.dqn.networks import ConvolutionalNetwork, in_layers_order
-from replaylab.replay import Prioritized
-from tests.learners.calls import train
 from tests.learners.dqn.batches import batch_of
 from tests.learners.dqn.on_device import assert_sees_the_same, in_cores_order, pytorchs_updates
 
@@ -101,33 +99,6 @@ def test_a_filter_learns_what_only_a_pattern_tells():
     obs, reward = boards(100)
     q = several.q_values(obs).mean(-1)
     assert ((q > 0.5) == (reward > 0.5)).mean() > 0.95
-
-
-def test_a_population_trains_on_minatar_and_goes_on_from_a_checkpoint(tmp_path):
-    learner = DQN(filters=16, hidden=(32,), capacity=500, batch_size=16, learning_starts=100, train_period=4)
-    ends = {}
-
-    def run(name, seeds, **options):
-        def keep(ended, agents):
-            ends[name] = agents.core.online.copy()
-
-        game, settings = "replaylab/MinAtar-Breakout-v1", {"eval_every": None, "on_end": keep}
-        train(game, learner, Prioritized(), seeds, 300, **settings, **options)
-
-    class KilledError(Exception):
-        pass
-
-    def kill(steps):
-        if steps >= 200:
-            raise KilledError
-
-    run("all", [0, 1])
-    run("one", [1])
-    np.testing.assert_array_equal(ends["all"][1], ends["one"][0])
-    with pytest.raises(KilledError):
-        run("killed", [0, 1], save=tmp_path, save_every=150, progress=kill)
-    run("resumed", [0, 1], resume=tmp_path)
-    np.testing.assert_array_equal(ends["all"], ends["resumed"])
 
 
 @pytest.mark.parametrize(

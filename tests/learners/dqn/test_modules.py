@@ -10,7 +10,7 @@ from torch import nn
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, SGD, RMSprop
 from replaylab.learners.dqn.networks import Perceptron
-from replaylab.replay import Batch, Prioritized, Uniform
+from replaylab.replay import Batch, Uniform
 from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of
 from tests.learners.dqn.on_device import on_device
@@ -76,18 +76,6 @@ def test_lazy_layers_draw_their_weights_from_the_seed():
     first = [agents.update(batch).q for agents in (one, same, other)]
     np.testing.assert_array_equal(first[0], first[1])
     assert np.any(first[0] != first[2])
-
-
-def test_restored_convolutions_go_on_bit_for_bit(tmp_path):
-    """Weights, averages and gradients lie in memory as before; otherwise the optimizer would mix them up."""
-    straight, again = (on_device(settings(), PIXELS, ACTIONS, [seed]) for seed in (1, 8))
-    for update in range(3):
-        straight.update(batch_of(1, seed=update, space=PIXELS))
-    np.savez(tmp_path / "state.npz", **straight.state())
-    again.restore(dict(np.load(tmp_path / "state.npz")))
-    for update in range(3, 8):
-        batch = batch_of(1, seed=update, space=PIXELS)
-        np.testing.assert_array_equal(again.update(batch).td_error, straight.update(batch).td_error)
 
 
 def test_adam_moves_convolutions_as_pytorchs_plain_one_does():
@@ -223,19 +211,6 @@ def test_dueling_values_are_the_states_value_plus_centred_advantages():
 def test_a_device_that_is_not_there_is_reported(device):
     with pytest.raises(ConfigError, match=re.escape(f"but got '{device}'")):
         settings(device=device).agents(BOX, ACTIONS, [0])
-
-
-def test_a_perceptron_on_another_device_starts_as_the_cores():
-    learner = settings(dueling=True, hidden=(9, 5))
-    ours, theirs = learner.agents(BOX, ACTIONS, [3]), on_device(learner, BOX, ACTIONS, [3])
-    obs = batch_of(1).obs
-    np.testing.assert_allclose(theirs.q_values(obs), ours.q_values(obs), rtol=1e-5, atol=1e-6)
-
-
-def test_the_training_loop_takes_a_module():
-    learner = settings(module=lambda space, n: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, n)))
-    metrics = train("CartPole-v1", learner, Prioritized(), [0, 1], 60, eval_every=None, log_every=20)
-    assert np.isfinite(metrics.of("train/loss")[1]).all()
 
 
 def dropping(space, num_actions):

@@ -151,7 +151,3 @@ class TestHeldOutStates:
         assert len(np.unique(with_them["value"][extra])) == 3
         for name in without:
             np.testing.assert_array_equal(with_them[name][~extra], without[name])
-
-    def test_a_number_below_0(self):
-        with pytest.raises(ConfigError, match="`held_out` of TrainingConfig must be at least 0, but got -1"):
-            run(held_out=-1)

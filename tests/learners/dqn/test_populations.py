@@ -15,6 +15,7 @@ NETWORKS = {
     **{f"module, {name}": (BOX, 30, test_modules.agents, one) for name, one in test_modules.VARIANTS.items()},
     "filters": (test_filters.BOX, 20, test_filters.agents, {"learning_rate": 1e-2}),
     "pixels": (PIXELS, 5, test_convolutions.agents, CONVOLUTIONS),
+    "pixels, PyTorch": (PIXELS, 5, test_convolutions.agents, CONVOLUTIONS | {"device": "cpu:0"}),
 }
 SEEDS = [5, 0, 7]
 

@@ -4,14 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 from torch import nn
 
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, DQNAsPublished, QLearning
 from replaylab.learners.api.protocols import Update, reducible_loss, target_values
-from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.state import Run
 from replaylab.replay import CustomSampler, Mixture, Prioritized, ReLo, ReplayBuffer, Uniform
 from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of
@@ -176,10 +173,3 @@ def test_a_mixture_of_parts_that_want_different_things_is_refused():
         train("CartPole-v1", SETTINGS, Mixture((Prioritized(), ReLo())), [0], 100)
     assert Mixture((Uniform(), ReLo())).feedback_kind == "reducible_loss"
     assert Mixture((Uniform(), Uniform())).feedback_kind == "td_error"
-
-
-def test_a_run_starts_with_relo_where_there_is_a_target_network():
-    assert isinstance(Run(TrainingConfig("CartPole-v1", SETTINGS, ReLo(), 10), [0]), Run)
-    assert isinstance(
-        SETTINGS.agents(spaces.Box(-1, 1, (2,)), ACTIONS, [0]).target_q_values(np.zeros((1, 3, 2))), np.ndarray
-    )

@@ -108,11 +108,6 @@ class Standing(gym.Env):
 gym.register("Standing-v0", Standing)
 
 
-def test_an_endless_episode_is_cut_where_it_is_said():
-    evaluation = GreedyEvaluation("Standing-v0", 2, max_steps=5)
-    np.testing.assert_array_equal(evaluation(Doing(0), SEEDS, 0)[1], [5, 5])
-
-
 def test_games_are_played_whole_for_unclipped_rewards_without_noise():
     """Inside `NoisyRewards`, too."""
     pytest.importorskip("ale_py")

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError, SnapshotError, StorageError
+from replaylab.errors import SnapshotError, StorageError
 from replaylab.files.folder import Folder
 from replaylab.learners import DQN, DQNAsPublished, QLearning, Sarsa
 from replaylab.learners.api.agent_laber import AgentLaBER
@@ -67,6 +67,7 @@ RUNS = {
         EnvOracle(),
         {"total_episodes": 20, "env_options": {"n": 4}},
     ),
+    "filters": ("replaylab/MinAtar-Breakout-v1", replace(DEEP, filters=4), Prioritized(), {"total_steps": 90}),
     "laber": ("CartPole-v1", DEEP, AgentLaBER(), {"total_episodes": 9}),
     "flaws": (
         corridor.ENV_ID,
@@ -209,9 +210,3 @@ def test_a_folder_of_agents_that_cannot_be_made(tmp_path):
     agents = TABLE.agents(*spaces, [0])
     with pytest.raises(StorageError, match=r"cannot be written: .*A file is where a folder is needed"):
         saved_agents.save_agents(tmp_path / "file" / "run", agents, [3])
-
-
-@pytest.mark.parametrize("path", [3, "", "a\0b"], ids=repr)
-def test_no_path(path):
-    with pytest.raises(ConfigError, match="must be the path of a folder"):
-        train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, resume=path)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
 from replaylab.learners import DQN
 from replaylab.learners.training import checkpoint
 from replaylab.replay import FrameStack, NStep, Prioritized, Uniform
 from tests.learners.calls import train
 
+pytestmark = pytest.mark.usefixtures("full_precision")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 GAME = {"max_num_frames_per_episode": 400, "screen_size": 44}
 STEPS = 200
@@ -18,13 +18,6 @@ STEPS = 200
 def atari():
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
     pytest.importorskip("cv2", reason="the extra `atari` is not installed")
-
-
-@pytest.fixture(autouse=True)
-def full_precision():
-    """Convolutions on a GPU in float32, not in the shorter TF32, which is the default there."""
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        yield
 
 
 def learner(device, **changes):

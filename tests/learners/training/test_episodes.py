@@ -1,20 +1,17 @@
 """Budgets in episodes: replicas that have finished theirs leave, and the others do not notice."""
 
 import itertools
-import re
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError
-from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
+from replaylab.learners import ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.tabular.temporal_difference import TabularAgents
 from replaylab.learners.training import metrics_recorder
-from replaylab.replay import CustomSampler, Exponential, Mixture, NStep, Prioritized, RankBased, Recency
-from replaylab.replay import Sequence as Sequences
+from replaylab.replay import CustomSampler, Exponential, Mixture, Prioritized, RankBased, Recency
 from tests.learners.calls import assert_same_rows, train
 
 SEEDS = [4, 0, 7, 2]
@@ -53,17 +50,6 @@ def test_a_population_of_tables_equals_its_single_runs_bit_for_bit(learner):
         assert_same_rows(together, alone, rows)
         np.testing.assert_array_equal(alone.of("rollout/ep_len")[0], np.arange(1, 13))
         np.testing.assert_array_equal(alone.of("eval/mean_reward")[0], [5, 10, 12])
-
-
-def test_a_population_of_networks_equals_its_single_runs():
-    learner = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=60, epsilon=Exponential(1.0, 0.1))
-    together = run(learner, env_id="CartPole-v1", episodes=6)
-    for seed in SEEDS:
-        rows = together.columns["seed"] == seed
-        alone = run(learner, seeds=[seed], env_id="CartPole-v1", episodes=6)
-        for name in ("step", "metric"):
-            np.testing.assert_array_equal(together.columns[name][rows], alone.columns[name])
-        np.testing.assert_allclose(together.columns["value"][rows], alone.columns["value"], rtol=1e-4, atol=1e-4)
 
 
 def test_who_has_finished_costs_nothing_more(monkeypatch):
@@ -161,20 +147,3 @@ def test_online_learning_sees_each_step_once_and_truly(mode, monkeypatch):
             assert all(row[3] in (5, 7, 11, 12, 15) for row in ends)  # holes and the goal, not the start
     total = sum(map(len, heard.values()))
     assert total > 60
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ({"total_steps": 10}, "give either `total_steps` or `total_episodes`, but got 10 and 12"),
-        ({"episodes": None}, "give either `total_steps` or `total_episodes`, but got None and None"),
-        ({"episodes": 0}, "`total_episodes` of TrainingConfig must be at least 1, but got 0"),
-        ({"env_id": "CartPole-v1"}, "tables need Discrete observations"),
-        ({"transforms": [NStep(3, 0.5)]}, "`gamma` of NStep must be the learner's, 0.99, but got 0.5"),
-        ({"transforms": [Sequences(4, overlap=0)]}, "learn from single steps; leave Sequence out"),
-        ({"env_options": {"nonsense": 1}}, "`env_options` do not fit FrozenLake-v1: "),
-    ],
-)
-def test_what_cannot_be_is_reported_before_anything_runs(call, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        run(QLearning(), **call)

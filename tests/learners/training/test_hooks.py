@@ -10,7 +10,6 @@ from replaylab.learners import Hook, Metric, QLearning, TrainingConfig
 from replaylab.learners.api.hooks import EnvStep, TrainingRun
 from replaylab.learners.training.hooks import EVENTS, HookList
 from replaylab.learners.training.loop import turn
-from replaylab.learners.training.metrics_recorder import MetricsRecorder
 from replaylab.learners.training.state import Run
 from replaylab.replay import Prioritized, Uniform
 from tests.learners.calls import train
@@ -154,10 +153,3 @@ def test_the_state_of_a_hook_is_in_checkpoints(tmp_path):
     run([again], resume=tmp_path)
     assert whole.total.any()
     np.testing.assert_array_equal(again.total, whole.total)
-    with pytest.raises(ConfigError, match="`state` of Sum must have its own names, but `sum` is another hook's"):
-        run([Sum(), Sum()], save=tmp_path / "twice", save_every=5)
-
-
-def test_a_recorder_alone_refuses_too():
-    with pytest.raises(ConfigError, match="`x` is not a registered metric"):
-        MetricsRecorder([0], 1).record(None, "x", np.zeros(1), np.ones(1, bool))

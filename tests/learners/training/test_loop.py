@@ -223,16 +223,10 @@ def test_the_callers_functions_are_reported():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ({"env_id": "CartPol-v1"}, "`env_id` must name a Gymnasium environment, but got 'CartPol-v1'"),
-        ({"env_id": "Pendulum-v1"}, "DQN cannot learn Pendulum-v1: DQN needs Discrete actions, but they are in Box("),
         ({"env_id": "Blackjack-v1"}, "observations must be in a Box, Discrete, MultiDiscrete or MultiBinary space"),
         ({"seeds": []}, "`seeds` must be one or more different whole numbers from 0 on, but got []"),
         ({"seeds": [1, 1]}, "`seeds` must be one or more different whole numbers from 0 on, but got [1, 1]"),
         ({"seeds": [-1]}, "`seeds` must be one or more different whole numbers from 0 on, but got [-1]"),
-        ({"steps": 0}, "`total_steps` of TrainingConfig must be at least 1, but got 0"),
-        ({"log_every": 0}, "`log_every` of TrainingConfig must be at least 1, but got 0"),
-        ({"log_every": True}, "`log_every` of TrainingConfig must be a whole number, but got True"),
-        ({"eval_every": -1}, "`eval_every` of TrainingConfig must be at least 1, but got -1"),
     ],
 )
 def test_a_bad_call_is_reported_before_anything_runs(call, message, monkeypatch):

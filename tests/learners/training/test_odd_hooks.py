@@ -153,12 +153,3 @@ class TestGoingOn:
         whole = run(Summing())
         again = run(hook(), Summing(), resume=saved)
         assert_same_rows(again, whole)
-
-
-def test_going_on_without_the_replicas_that_ended(tmp_path):
-    episodes = {"steps": None, "total_episodes": 6, "eval_every": None, "log_every": 2}
-    whole = run(Checkpoints(tmp_path, every=4), seeds=range(4), **episodes)
-    again = run(resume=tmp_path, seeds=range(4), **episodes)
-    assert_same_rows(again, whole)
-    with pytest.raises(SnapshotError, match="is of other seeds"):
-        run(resume=tmp_path, seeds=range(1, 5), **episodes)

@@ -1,14 +1,11 @@
 """Schedules that go by environment steps, under budgets of steps and of episodes."""
 
-import pickle
-
 import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.learners import Hook, QLearning
 from replaylab.replay import Exponential, Field, Linear, Prioritized, Progress, ReplayBuffer, Uniform
-from replaylab.study import Spec
 from tests.learners.calls import train
 
 FALLING = Linear(1.0, 0.1, steps=90)
@@ -51,8 +48,6 @@ def test_values():
     assert FALLING(0.0) == 1.0, "the run begins"
     assert [round(FALLING(Progress(0.01, steps)), 3) for steps in (0, 45, 90, 1_000)] == [1.0, 0.55, 0.1, 0.1]
     assert Exponential(1.0, 0.01, steps=10)(Progress(0.5, 5)) == pytest.approx(0.1)
-    again = pickle.loads(pickle.dumps(Progress(0.25, 7)))
-    assert (again, again.steps) == (0.25, 7)
 
 
 def test_without_steps_it_says_how_to_pass_them():
@@ -62,21 +57,3 @@ def test_without_steps_it_says_how_to_pass_them():
         Linear(1.0, 0.1, until=0.5, steps=9)
     with pytest.raises(ConfigError, match="`steps` of Exponential must be at least 1, but got 0"):
         Exponential(1.0, 0.1, steps=0)
-
-
-def test_a_study_file_has_them():
-    spec = Spec.from_table(
-        {
-            "name": "steps",
-            "environments": ["FrozenLake-v1"],
-            "seeds": 1,
-            "baseline": "uniform",
-            "budget": {"episodes": 5},
-            "evaluation": {"every": 5},
-            "learners": {
-                "q": {"type": "q_learning", "epsilon": {"type": "linear", "start": 1, "end": 0.1, "steps": 90}}
-            },
-            "strategies": {"uniform": {"type": "uniform"}},
-        }
-    )
-    assert spec.learners["q"].options["epsilon"]["steps"] == 90
