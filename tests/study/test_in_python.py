@@ -6,7 +6,7 @@ import pytest
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.progress import LiveReporter, PlainReporter, reporter_in_python
-from replaylab.study.results import metric_rows
+from replaylab.study.results import opening
 from tests.study.tiny import lose, pretend, pretended, study
 
 
@@ -59,7 +59,7 @@ def test_a_metric_that_was_not_recorded(made, ask):
 
 
 def test_a_frame_without_pandas_says_how_to_get_it(made, monkeypatch):
-    monkeypatch.setattr(metric_rows, "find_spec", lambda name: None)
+    monkeypatch.setattr(opening, "find_spec", lambda name: None)
     with pytest.raises(
         MissingExtraError,
         match=r"^`frame` needs pandas, which is not installed\. Run: pip install \"replaylab\[pandas\]\"",

@@ -102,7 +102,7 @@ class StudyRun:
 
     def _summarise(self, study: Study, summary: RunSummary) -> None:
         """Print what was done, and what failed."""
-        from replaylab.study.results.durations import duration
+        from replaylab.number_format import duration
 
         ran, previous = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.skipped))
         print(f"{ran} runs in {duration(summary.seconds)}, {previous} were there already: {study.folder}", flush=True)

@@ -15,12 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
 from replaylab.commands.saved_runs import describe_run
+from replaylab.number_format import duration
 from replaylab.study.analysis import comparisons
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan import Chunk
 from replaylab.study.report import sentences
 from replaylab.study.results import provenance
-from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_chunk
 
 if TYPE_CHECKING:

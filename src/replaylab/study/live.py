@@ -17,7 +17,7 @@ from typing import IO, Self
 from replaylab.files.atomic import write_bytes
 from replaylab.study.execution.reporter import Reporter
 from replaylab.study.plan import Chunk
-from replaylab.study.results import leftovers
+from replaylab.study.results.folder import sweep
 
 SECONDS = 30
 """Seconds between two reports, at least, and between two loads of the page in a browser."""
@@ -74,7 +74,7 @@ class LivePage:
         """Make sure that browsers no longer load the page again, and that it has been opened."""
         with suppress(OSError):  # there is no page, or the disk is full
             if self._stopped.is_set():  # else the page is not of this run
-                leftovers.sweep(self._folder)
+                sweep(self._folder)
                 write_bytes(self._page, _REFRESH_TAG.sub(b"", self._page.read_bytes()))
             if error is None:
                 self._show()

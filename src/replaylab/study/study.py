@@ -16,8 +16,7 @@ from replaylab.study.catalog import find
 from replaylab.study.execution import Estimate, Executor, Reporter, RunSummary
 from replaylab.study.notebook import html_of
 from replaylab.study.plan import Chunk
-from replaylab.study.results import metric_rows
-from replaylab.study.results.opening import Results, results_in, rows_in, spec_in
+from replaylab.study.results.opening import Results, check_recorded, metric_frame, results_in, rows_in, spec_in
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class Study:
             MissingExtraError: pandas is not installed.
             SpecError: nothing has been run yet.
         """
-        return metric_rows.frame(self.results(), metric)
+        return metric_frame(self.results(), metric)
 
     @takes(metric=text)
     def curves(self, metric: str = "eval/mean_reward") -> list[Curve]:
@@ -212,7 +211,7 @@ class Study:
         rows = self.results()
         curves = comparisons.curves_of(rows, self.spec, metric)
         if not curves:
-            metric_rows.check_recorded(rows, metric)
+            check_recorded(rows, metric)
         return curves
 
     @takes(metric=text)

@@ -16,7 +16,7 @@ import pytest
 
 from replaylab.study import InProcess, LocalProcesses, Study
 from replaylab.study.execution.executor import Executor
-from replaylab.study.results.leftovers import sweep
+from replaylab.study.results.folder import sweep
 from tests.study.execution.test_study_run import start, wait_for, workers_of
 from tests.study.tiny import rows, run_here, study
 

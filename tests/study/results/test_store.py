@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from replaylab.files.atomic import whole_file, write_text
-from replaylab.study.results.leftovers import sweep
+from replaylab.study.results.folder import sweep
 from replaylab.study.results.store import SCHEMA, open_rows, write_chunk
 from tests.study.tiny import study
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from replaylab.number_format import duration
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Raised, TimeTask
 from replaylab.study.execution.tape_order import divided
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.execution.worker.calibration import Speed
 from replaylab.study.plan import Chunk, runs_of
-from replaylab.study.results.durations import duration
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec.study_file import Spec
 

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from replaylab.number_format import duration
 from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.plan import Chunk, runs_of
-from replaylab.study.results.durations import duration
 
 _COUNTED = {"steps": "environment steps", "episodes": "episodes"}
 _SPLIT = "{} raised; now each seed is trained alone"

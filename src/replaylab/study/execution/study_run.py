@@ -15,7 +15,6 @@ from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import divided, refuse_lone
 from replaylab.study.execution.worker.preflight import check_all, largest_of_each
 from replaylab.study.plan import Chunk
-from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder
 from replaylab.study.spec.study_file import Spec
 
@@ -55,7 +54,7 @@ def run_study(
     with folder.owned():
         folder.refuse_another()
         with delayed_interrupts():
-            leftovers.clear_failures(folder.path)
+            folder.clear_failures()
             damaged = folder.set_aside_damaged()
             todo, skipped, again = divided(folder)
             for chunk in again:  # its tape is damaged, if there is one

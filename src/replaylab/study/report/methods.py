@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replaylab import statistics
-from replaylab.number_format import counted
+from replaylab.number_format import counted, duration
 from replaylab.statistics.bootstrap import MOST_ENUMERATED, MOST_RESAMPLES, STEADY
 from replaylab.study.analysis import comparisons
-from replaylab.study.report import machines, sentences
+from replaylab.study.report import sentences
 from replaylab.study.report.what_ran import WhatRan, what_ran
+from replaylab.study.results.provenance import Machine
+from replaylab.study.results.records import machines_of
 from replaylab.study.spec.components import ALONE, json_data
 from replaylab.study.spec.study_file import Spec
 from replaylab.study.spec.study_tables import Overrides
@@ -81,7 +84,7 @@ def of(study: ReportedStudy) -> Methods:
         _what_was_run(what_ran(study)),
         _statistics(study.spec),
         _settings(study.spec),
-        [*machines.used(study), *machines.computing_time(study)],
+        [*_machines(study), *_computing_time(study)],
     )
 
 
@@ -205,3 +208,39 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
         yield path, f"{value[0]} to {value[-1]}"
     else:
         yield path, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+
+
+def _machines(study: ReportedStudy) -> list[tuple[str, str]]:
+    """Return versions and hardware; if chunks ran on several machines, a row for each, with how it differs."""
+    known = machines_of(study.record("machine"))
+    if not known:
+        return []
+    latest = next(iter(known))
+    runs: Counter[str] = Counter()
+    for chunk in study.present:
+        runs[study.record(f"timing/{chunk.id}").get("machine") or latest] += len(chunk.seeds)
+    digests = [digest for digest in known if runs[digest]] or [latest]
+    versions = known[digests[0]].versions
+    if len(digests) == 1:
+        return [*versions.items(), *known[digests[0]].hardware.items()]
+    rows = [(f"machine {i}", _in_a_line(known[digest], versions, runs[digest])) for i, digest in enumerate(digests, 1)]
+    return [*versions.items(), *rows]
+
+
+def _in_a_line(machine: Machine, versions: dict[str, str], runs: int) -> str:
+    """Return a machine's hardware, the versions that are not those of the first, and how much ran there."""
+    other = {name: which for name, which in machine.versions.items() if versions.get(name) != which}
+    table = ", ".join(f"{name} {value}" for name, value in [*machine.hardware.items(), *other.items()])
+    return f"{table}: {counted(runs, 'run')}"
+
+
+def _computing_time(study: ReportedStudy) -> list[tuple[str, str]]:
+    """Return the computing time of the chunks with results, as a row; empty where it was not recorded."""
+    times = [record for p in study.present if (record := study.record(f"timing/{p.id}"))]
+    if not times:
+        return []
+    seconds = sum(t["seconds"] for t in times)
+    steps = sum(t.get("environment_steps", t.get("episodes", 0)) for t in times)
+    pace = steps / max(seconds, 1e-3)
+    text = f"{duration(seconds)} of one core for {steps:,} {study.spec.budget.counted}: {pace:,.0f} a second"
+    return [("computing time", text)]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaylab.errors import ConfigError, SpecError, StorageError
+from replaylab.files import atomic
 from replaylab.files.atomic import writing
 from replaylab.study.plan import Chunk, plan
-from replaylab.study.results import leftovers, records
+from replaylab.study.results import records
 from replaylab.study.results.provenance import Machine, this_machine
 from replaylab.study.spec.components import json_data
 from replaylab.study.spec.study_file import Spec
@@ -19,11 +20,15 @@ from replaylab.study.spec.study_file import Spec
 if TYPE_CHECKING:
     import duckdb
 
+
 PUBLISHED = "rows.parquet"
 """The file that `replaylab.study.results.published_rows` reads, in place of everything that a run writes."""
 
 _SECONDS_TO_DIE = 1.0
 """A worker that was being started when its run was killed holds the lock until it is its own program."""
+
+_FOLDERS = ("", "runs", "timing", "failures", "figures", "tables", "tapes")
+"""Folders below a study's folder that it writes to."""
 
 
 def is_published(folder: Path) -> bool:
@@ -125,11 +130,11 @@ class StudyFolder:
                     f"this one another folder (--out)."
                 ) from None
         try:
-            leftovers.sweep(self.path)
+            sweep(self.path)
             yield
         finally:
             if new_folders and not self.has_records:
-                leftovers.remove_unused(Path(lock.lock_file), new_folders)
+                _remove_unused(Path(lock.lock_file), new_folders)
             lock.release()
 
     def refuse_published(self) -> None:
@@ -207,12 +212,18 @@ class StudyFolder:
         if machine.digest not in known:
             self._write_machines(this_machine(), {**known, machine.digest: machine})
 
+    def clear_failures(self) -> None:
+        """Remove what failed chunks have left to read, files named by their ids; the caller holds the lock."""
+        with writing(self.path):
+            for file in (self.path / "failures").glob(f"*.{'[0-9a-f]' * 16}.txt"):
+                file.unlink(missing_ok=True)
+
     def set_aside_damaged(self) -> tuple[Damaged, ...]:
         """Move damaged files of results into ``damaged/``, so that their runs are missing."""
         from replaylab.study.results.store import damage
 
         damaged = [(file, why) for file in self._files() if (why := damage(file)) is not None]
-        return tuple(Damaged(file, why, leftovers.set_aside(file, self.path / "damaged")) for file, why in damaged)
+        return tuple(Damaged(file, why, _set_aside(file, self.path / "damaged")) for file, why in damaged)
 
     def _chunked_otherwise(self, regular: Sequence[Chunk]) -> list[dict[str, Any]]:
         """Return the identities of what earlier, smaller studies left in the folder."""
@@ -237,3 +248,31 @@ class StudyFolder:
     def _write_machines(self, current: Machine, known: dict[str, Machine]) -> None:
         others = {digest: asdict(machine) for digest, machine in known.items() if digest != current.digest}
         records.write(self.path / "machine.json", {**asdict(current), **({"others": others} if others else {})})
+
+
+def _set_aside(path: Path, folder: Path) -> Path:
+    """Move a file, or what is in its place, into a folder where nothing is replaced, and return its new name.
+
+    Raises:
+        StorageError: it cannot be moved.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        names = (f"{path.stem}{f'.{i}' if i else ''}{path.suffix}" for i in range(10**6))
+        free = next(folder / name for name in names if not (folder / name).exists())
+        return path.rename(free)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left behind; the caller holds the folder's lock. Reports hold none."""
+    with writing(folder):
+        for place in _FOLDERS:
+            atomic.sweep(folder / place)
+
+
+def _remove_unused(lock: Path, folders: Sequence[Path]) -> None:
+    """Remove the lock's file, and folders from the first to the last as long as they are empty."""
+    with suppress(OSError):  # someone has put something there
+        lock.unlink(missing_ok=True)
+        for folder in folders:
+            folder.rmdir()

@@ -1,12 +1,15 @@
-"""Opening a folder of results: those of a run, or the published rows of a finished study."""
+"""Opening a folder of results, those of a run or the published rows of a finished study, and reading a metric."""
 
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from replaylab.errors import SpecError
+from replaylab.extras import missing_extra
+from replaylab.learners.metrics.registry import check_name
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder, is_published
 from replaylab.study.spec.errors import first_fault
@@ -14,6 +17,7 @@ from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas
 
     from replaylab.study.results.published_rows import PublishedRows
 
@@ -70,3 +74,28 @@ def rows_in(folder: Path, spec: Spec) -> duckdb.DuckDBPyRelation:
     if not results.present:
         raise SpecError(f"{folder}: holds no results of these settings yet. Run the study first.")
     return results.rows()
+
+
+def metric_frame(rows: duckdb.DuckDBPyRelation, metric: str | None) -> pandas.DataFrame:
+    """Return all rows, or those of a metric, as a pandas DataFrame.
+
+    Raises:
+        ConfigError: the metric was not recorded, and is not one that the library may record.
+        MissingExtraError: pandas is not installed.
+    """
+    if find_spec("pandas") is None:
+        instead = ". Or take results().arrow() or results().fetchnumpy(), which need nothing more."
+        raise missing_extra("`frame`", "pandas", "pandas", instead)
+    if metric is None:
+        return rows.df()
+    from duckdb import ColumnExpression, ConstantExpression
+
+    table = rows.filter(ColumnExpression("metric") == ConstantExpression(metric)).df()
+    if table.empty:
+        check_recorded(rows, metric)
+    return table
+
+
+def check_recorded(rows: duckdb.DuckDBPyRelation, metric: str) -> None:
+    """Raise `ConfigError` if a metric without rows is not one of the library's."""
+    check_name(metric, (name for (name,) in rows.select("metric").distinct().fetchall()))

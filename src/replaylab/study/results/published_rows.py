@@ -23,8 +23,7 @@ from replaylab.errors import SpecError, StorageError
 from replaylab.files.atomic import write_bytes
 from replaylab.study.plan import Chunk, plan
 from replaylab.study.results.folder import PUBLISHED
-from replaylab.study.results.sealing import is_sealed, sealed
-from replaylab.study.results.store import SCHEMA, read_rows
+from replaylab.study.results.store import SCHEMA, is_sealed, read_rows, sealed
 from replaylab.study.spec.components import json_data
 from replaylab.study.spec.errors import first_fault
 from replaylab.study.spec.study_file import Spec

@@ -2,8 +2,9 @@
 
 Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
 of the same study give equal rows. Each file's metadata carries the settings it came from, the library
-versions, and the SHA-256 of the file (`seal`), which is checked whenever it is read. Its footer also holds a video
-of greedy play by the first seed's agent, if the study asks for one.
+versions, and the SHA-256 of its other bytes (`sealed`), which is checked whenever it is read: between the rows and the
+footer, where no reader of Parquet looks. The footer also holds a video of greedy play by the first seed's agent, if
+the study asks for one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +28,10 @@ from replaylab.files.atomic import write_bytes
 from replaylab.files.canonical_json import digest
 from replaylab.learners.training.metrics_recorder import OF_DIVERGENCE
 from replaylab.study.plan import Chunk
-from replaylab.study.results.sealing import is_sealed, sealed
 
 if TYPE_CHECKING:
     import duckdb
+
 
 _METADATA_KEY = b"replaylab"
 VIDEO = "greedy.webp"
@@ -258,3 +260,20 @@ def _why(error: Exception) -> str:
 def _without_patterns(name: str) -> str:
     """Return a file name as DuckDB takes it, for which these are patterns."""
     return re.sub(r"[*?[]", r"[\g<0>]", name)
+
+
+def sealed(content: bytes) -> bytes:
+    """Return a Parquet file with its checksum."""
+    at = _footer(content)
+    return content[:at] + sha256(content).digest() + content[at:]
+
+
+def is_sealed(file: bytes) -> bool:
+    """Return whether a file holds a checksum that matches its other bytes."""
+    at = _footer(file)
+    return at >= 32 and file[at - 32 : at] == sha256(file[: at - 32] + file[at:]).digest()
+
+
+def _footer(content: bytes) -> int:
+    """Return where a Parquet file's footer begins, by the length that stands behind it."""
+    return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
