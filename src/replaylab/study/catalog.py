@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import re
 from pathlib import Path
 
 from replaylab.errors import SpecError
@@ -14,6 +16,22 @@ def shipped() -> dict[str, Path]:
     roots = (package.parents[1], package)  # a checkout; an installed package, whose studies come first
     studies = {file.stem: file for root in roots for file in (root / "studies").glob("*.toml")}
     return dict(sorted(studies.items()))
+
+
+def published_examples() -> dict[str, dict[str, str]]:
+    """Return what the docstrings in ``examples/published`` state as "Claim", "Source" and "Minutes", by script.
+
+    Empty if the package is installed without the examples.
+    """
+    folder = Path(__file__).resolve().parents[3] / "examples" / "published"
+    docstrings = {
+        file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "" for file in folder.glob("*.py")
+    }
+    stated = {name: dict(_STATED.findall(text)) for name, text in sorted(docstrings.items())}
+    return {name: lines for name, lines in stated.items() if lines}
+
+
+_STATED = re.compile(r"^(Claim|Source|Minutes): (.+)$", re.MULTILINE)
 
 
 def find(study: str | Path) -> Path:

@@ -14,6 +14,7 @@ from replaylab.study.analysis.contrast_results import SeedValues, evaluate_contr
 from replaylab.study.report.headline import contrast_lines, sentence
 from replaylab.study.report.sections.contrasts import matrix
 from replaylab.study.spec.contrasts import Cell, resolve_contrasts
+from replaylab.study.spec.declared_contrasts import PublishedStatement
 from tests.study.tiny import table
 
 PRIORITIZED = {"type": "prioritized", "vary": {"block_length": [1, 4], "beta": [0.0, 1.0]}, "factors": {"choice": "td"}}
@@ -24,6 +25,7 @@ SCORES = {"CartPole-v1": {"low": 0.0, "high": 100.0}, "Acrobot-v1": {"low": -500
 DEPENDENCE = {"name": "dependence", "more": {"block_length": 1}, "less": {"block_length": 4}}
 CHOICE = {"name": "choice", "more": {"choice": "td", "beta": 0.0}, "less": {"choice": "uniform"}}
 BOTH = {"name": "both", "of": ["dependence", "choice"]}
+STATEMENT = {"says": "Single draws help", "verdict": ["higher"], "source": "Doe 2016"}
 
 
 def spec(*contrasts, **changes):
@@ -185,6 +187,22 @@ def test_verdicts(effect, noise, bound, verdict):
         assert f"±{bound}" in sentence(found)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "agreeing", "outcome"),
+    [
+        ("lower", ("lower",), "reproduced"),
+        ("equivalent", ("lower",), "not reproduced"),
+        ("higher", ("lower",), "not reproduced"),
+        ("inconclusive", ("lower",), "contested"),
+        ("not interpretable", ("lower",), "contested"),
+        ("equivalent", ("higher", "equivalent"), "reproduced"),
+        ("lower", ("higher", "equivalent"), "not reproduced"),
+    ],
+)
+def test_a_published_statement_is_reproduced_by_its_verdicts(verdict, agreeing, outcome):
+    assert PublishedStatement(says="x", verdict=agreeing, source="y").outcome(verdict) == outcome
+
+
 def test_nothing_is_equivalent_with_fewer_than_five_seeds():
     study = spec(DEPENDENCE | {"equivalence": 0.05})
     for few, verdict in ((4, "inconclusive"), (5, "equivalent")):
@@ -320,7 +338,15 @@ MESSAGES = [
         [DEPENDENCE | {"mor": {}}],
         "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, sides, answers, "
         "more, less, weights, within, of, metric, measure, better, equivalence, primary, each_environment, check, "
-        "guards.",
+        "guards, published.",
+    ),
+    (
+        [DEPENDENCE | {"published": STATEMENT | {"verdict": []}}],
+        "`contrasts.0.published.verdict` must have at least one entry, but got [].",
+    ),
+    (
+        [DEPENDENCE | {"published": STATEMENT | {"verdict": ["best"]}}],
+        "`contrasts.0.published.verdict.0` must be 'higher', 'lower' or 'equivalent', but got 'best'.",
     ),
 ]
 

@@ -11,7 +11,7 @@ from replaylab.study import Spec
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
 from replaylab.study.report.headline import contrast_lines, sentence
 from replaylab.study.spec.contrasts import resolve_contrasts
-from tests.study.analysis.test_contrast_results import CHOICE, DEPENDENCE, SCORES, STRATEGIES, made, spec
+from tests.study.analysis.test_contrast_results import CHOICE, DEPENDENCE, SCORES, STATEMENT, STRATEGIES, made, spec
 
 INF = float("inf")
 D = {"name": "D", "of": ["dependence", "choice"], "primary": True, "equivalence": 5.0}
@@ -201,6 +201,10 @@ class TestChecks:
         with pytest.raises(SpecError, match="'dependence' and 'choice' are not; write each_environment = true in both"):
             results(DEPENDENCE, CHOICE, D | {"each_environment": True})
 
+    def test_a_statement_is_on_the_mean_of_environments(self):
+        resolved = resolve_contrasts(spec(DEPENDENCE | {"each_environment": True, "published": STATEMENT}))
+        assert [contrast.published is not None for contrast in resolved] == [True, False, False]
+
     def test_a_check_of_contrasts_on_each_environment_is_one(self):
         check = {"name": "both", "of": ["dependence", "choice"], "check": [-INF, INF], "guards": ["D"]}
         names = [one.name for one in resolve_contrasts(spec(*PRESENT, check)) if one.check is not None]
@@ -217,7 +221,8 @@ MISTAKES = [
     ([CHECK | {"guards": ["d"]}], "`guards` of the contrast 'check: L' must name contrasts that are no checks"),
     ([CHECK | {"guards": ["check: L"]}], "must name contrasts that are no checks"),
     ([CHECK | {"check": [2.0, 1.0]}], "must have a `check` whose first bound is below its second"),
-    ([CHECK | {"equivalence": 1.0}], "must not have `check` together with"),
+    ([CHECK | {"equivalence": 1.0}], "must not have `check` together with `equivalence`"),
+    ([CHECK | {"published": STATEMENT}], "must not have `check` together with `published`"),
     ([CHOICE | {"name": "g", "guards": ["D"]}], "must not have `guards` without `check`"),
     ([{"name": "w", "weights": {"uniform": 1.0, "blocks": -0.5}}], "must have `weights` that add up to 0, but .* 0.5"),
     ([{"name": "w", "weights": {"uniform": 1.0, "block": -1.0}}], "`weights` must name strategies .* `blocks`"),

@@ -118,6 +118,12 @@ class ContrastResult:
             return "inconclusive"
         return "higher" if mean > 0.0 else "lower"
 
+    @property
+    def outcome(self) -> Literal["reproduced", "not reproduced", "contested"] | None:
+        """Whether the verdict agrees with the published statement; None without a statement."""
+        published = self.contrast.published
+        return None if published is None else published.outcome(self.verdict)
+
 
 @dataclass(frozen=True)
 class ContrastResults:

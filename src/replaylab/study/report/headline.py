@@ -83,10 +83,17 @@ def sentence(result: ContrastResult) -> str:
 
 
 def numbers(result: ContrastResult) -> str:
-    """Return the numbers behind a verdict: what is compared, the verdict, the difference with its interval."""
+    """Return the numbers behind a verdict, and whether it agrees with a published statement."""
+    published = result.contrast.published
+    measured = "" if result.verdict == "not interpretable" else _measured_numbers(result)
+    if published is None:
+        return measured
+    return f"{measured} {sentences.capital(str(result.outcome))}: “{published.says}” ({published.source}).".lstrip()
+
+
+def _measured_numbers(result: ContrastResult) -> str:
+    """Return what is compared, the verdict, and the difference with its interval."""
     contrast, reported = result.contrast, result.reported
-    if result.verdict == "not interpretable":
-        return ""
     seeds, versus = counted(len(result.each.seeds), "seed"), sentences.capital(contrast.versus)
     environments = {cell.environment for cell in contrast.cells}
     mean = f", mean of {len(environments)} environments" if len(environments) > 1 else ""

@@ -41,7 +41,9 @@ KEYS = seed_values.KEYS
 BAND = (*KEYS, "step", "iqm", "low", "high")
 """Columns of the CSV file of curves with their bands."""
 
-WORD_COLUMNS = frozenset(("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict"))
+WORD_COLUMNS = frozenset(
+    ("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "Published")
+) | {"Source", "Outcome"}
 """Heads of columns that hold words; the others' numbers stand to the right."""
 
 MOST_ON_PAGE = 600_000

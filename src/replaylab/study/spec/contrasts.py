@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from replaylab.study.spec.declared_contrasts import RETURN, DeclaredContrast, Selector
+from replaylab.study.spec.declared_contrasts import RETURN, DeclaredContrast, PublishedStatement, Selector
 from replaylab.study.spec.display_text import Answers
 from replaylab.study.spec.errors import did_you_mean, shown
 from replaylab.study.spec.parameter_grids import Factor
@@ -73,6 +73,7 @@ class ResolvedContrast:
     """Names in reports of the side that is counted up, and of the other one."""
 
     answers: Answers = field(default_factory=Answers)
+    published: PublishedStatement | None = None
 
     @property
     def versus(self) -> str:
@@ -146,7 +147,8 @@ def _resolved(
 
 def _in_environment(contrast: ResolvedContrast, environment: str) -> ResolvedContrast:
     """Return a contrast as that of a single environment, which is never the question of the study."""
-    return replace(contrast, name=named_in(contrast.name, environment), question="", primary=False, answers=Answers())
+    name = named_in(contrast.name, environment)
+    return replace(contrast, name=name, question="", primary=False, answers=Answers(), published=None)
 
 
 def named_in(name: str, environment: str) -> str:
@@ -208,7 +210,7 @@ def _role(declared: DeclaredContrast, spec: StudyTables) -> dict[str, Any]:
     """
     main = next((other for other in spec.contrasts if other.primary), spec.contrasts[0])
     answers = declared.answers or (spec.answers if declared.name == main.name else None) or Answers()
-    role = {key: getattr(declared, key) for key in ("primary", "check", "guards")}
+    role = {key: getattr(declared, key) for key in ("primary", "check", "guards", "published")}
     return role | {"sides": _sides(declared, spec), "answers": answers}
 
 

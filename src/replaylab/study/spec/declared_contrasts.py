@@ -43,6 +43,25 @@ class Score(Table):
         return self
 
 
+class PublishedStatement(Table):
+    """A published statement about a contrast, which the contrast's verdict supports or contradicts."""
+
+    says: Annotated[Line, Field(min_length=1, max_length=200)]
+    """The statement with its values, as a sentence without a full stop."""
+
+    verdict: Annotated[tuple[Literal["higher", "lower", "equivalent"], ...], Field(min_length=1)]
+    """The verdicts on the contrast that agree with it."""
+
+    source: Annotated[Line, Field(min_length=1, max_length=200)]
+    """Authors and year, and the place in the publication."""
+
+    def outcome(self, verdict: str) -> Literal["reproduced", "not reproduced", "contested"]:
+        """Return whether a contrast's verdict agrees with the statement; "contested" if it decides nothing."""
+        if verdict in ("inconclusive", "not interpretable"):
+            return "contested"
+        return "reproduced" if verdict in self.verdict else "not reproduced"
+
+
 class DeclaredContrast(Table):
     """One contrast, as declared before the data are collected."""
 
@@ -93,6 +112,9 @@ class DeclaredContrast(Table):
     guards: tuple[str, ...] | None = None
     """Contrasts whose verdicts a manipulation check guards; None: all."""
 
+    published: PublishedStatement | None = None
+    """A published statement that the contrast tests."""
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.of is None and bool(self.weights) == bool(self.more and self.less):
@@ -112,8 +134,10 @@ class DeclaredContrast(Table):
         return self
 
     def _check_role(self) -> None:
-        if self.check is not None and (self.primary or self.equivalence or self.each_environment):
-            raise ValueError("must not have `check` together with `primary`, `equivalence` or `each_environment`")
+        if self.check is not None:
+            for key in ("primary", "equivalence", "each_environment", "published"):
+                if getattr(self, key):
+                    raise ValueError(f"must not have `check` together with `{key}`; remove one of them")
         if self.check is not None and not self.check[0] < self.check[1]:
             raise ValueError(f"must have a `check` whose first bound is below its second, but got {list(self.check)}")
         if self.guards is not None and self.check is None:

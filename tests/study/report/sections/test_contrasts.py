@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from replaylab.claims.study_findings import contrast_findings
 from replaylab.commands.main import main
 from replaylab.statistics import Interval
+from replaylab.study import Study
 from replaylab.study.report import sentences
 from replaylab.study.report.sections import contrasts
 from replaylab.study.report.sections.contrasts import forest
+from replaylab.study.spec.declared_contrasts import PublishedStatement
 from tests.study.tiny import csv_rows, lose, page_of, pretended, sections
 
 CONTRASTS = [
@@ -187,9 +188,41 @@ def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answe
     section = text[text.index("Every contrast") :]
     assert "Mean over seeds of the difference within a seed, with its 95 % interval: of the primary" in section
     assert "interquartile mean with its 95 % interval. Grey bands" not in text
-    (finding,) = contrast_findings(made, {"choice": ("said", ("higher",))})
-    assert "mean of 6 seeds" in str(finding)
-    assert "interquartile" not in str(finding)
+
+
+STATEMENT = {"says": "Choosing <helps>", "verdict": ["higher"], "source": "Doe 2016"}
+
+
+@pytest.mark.usefixtures("no_sections")
+def test_published_statement_is_beside_the_verdict(tmp_path, capsys):
+    stated = [CONTRASTS[0] | {"published": STATEMENT}, CONTRASTS[2] | {"published": STATEMENT}]
+    text = page_of(tmp_path, 60.0, seeds=10, chunk_size=5, contrasts=[*stated[:1], CONTRASTS[1], *stated[1:]])
+    assert " 10 seeds). Reproduced: “Choosing &lt;helps&gt;” (Doe 2016).</p>" in text
+    assert " 10 seeds). Not reproduced: “Choosing &lt;helps&gt;” (Doe 2016).</li>" in text
+    rows = csv_rows(tmp_path / "tables" / "published.csv")
+    assert [(r["contrast"], r["published"], r["source"], r["outcome"]) for r in rows] == [
+        ("choice", "Choosing <helps>", "Doe 2016", "reproduced"),
+        ("nothing", "Choosing <helps>", "Doe 2016", "not reproduced"),
+    ]
+    results = Study.from_folder(tmp_path).contrasts().results
+    shown = [(float(r["difference"]), float(r["low"]), float(r["high"]), r["interval"]) for r in rows]
+    assert shown == [(*f.reported.interval, f.reported.label) for f in (results[0], results[2])]
+    assert main(["study", "report", str(tmp_path), "--no-figure-files"]) == 0
+    assert "Reproduced: “Choosing <helps>” (Doe 2016).\n" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_sections")
+def test_without_published_statements_there_is_no_table(reported):
+    assert not (reported.folder / "tables" / "published.csv").exists()
+
+
+def test_statement_on_what_a_failed_check_guards_is_contested(reported):
+    (choice, *_) = reported.contrasts().results
+    published = PublishedStatement(**STATEMENT)
+    guarded = replace(choice, contrast=replace(choice.contrast, published=published), failed_checks=("check",))
+    assert contrasts.sentence(guarded) == (
+        "Not interpretable: the check check failed. Contested: “Choosing <helps>” (Doe 2016)."
+    )
 
 
 def test_what_is_only_rounding_is_zero():

@@ -20,6 +20,7 @@ from replaylab.study.report.verdict_matrix import VerdictMatrix
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
     from replaylab.study.report.page import Page, ReportFigure, ReportTable
+    from replaylab.study.spec.declared_contrasts import PublishedStatement
 
 _READING = "Small dots: one seed each. Large dot and bar: {}. Grey band: the equivalence margin."
 _BAR = (
@@ -57,6 +58,10 @@ _IN_ENVIRONMENTS = (
     "Each manipulation check, with 95 % intervals, on the mean of all environments and in each environment. The mean "
     "decides whether the contrasts are interpreted. If a check fails in an environment, the contrasts there are weaker "
     "evidence."
+)
+_PUBLISHED = (
+    "Each contrast that tests a published statement. Reproduced: its verdict agrees with the statement. Not "
+    "reproduced: its verdict contradicts it. Contested: it is inconclusive or not interpretable."
 )
 _CHECKS = " Checks test whether the strategies changed what they were meant to change; ✓ passed, ✗ failed."
 
@@ -99,7 +104,11 @@ def section(page: Page) -> ContrastSection | None:
         _picture(page, evaluated.results),
         evaluated.warnings,
         shown,
-        [table(page, evaluated.results), *checks_table(page, evaluated.results)],
+        [
+            table(page, evaluated.results),
+            *published_table(page, evaluated.results),
+            *checks_table(page, evaluated.results),
+        ],
         _legend(page, evaluated.results),
     )
 
@@ -192,6 +201,35 @@ def _effective_column(of: Mapping[str, tuple[float, float] | None]) -> Column[Co
         return of[result.contrast.name] or ("", "")
 
     return Column("Effective rows", text, "effective_rows_more effective_rows_less", numbers)
+
+
+def published_table(page: Page, results: Sequence[ContrastResult]) -> list[ReportTable]:
+    """Return the table of published statements beside the results; none without statements."""
+    stated = [(result, result.contrast.published) for result in results if result.contrast.published is not None]
+    if not stated:
+        return []
+    columns: list[Column[tuple[ContrastResult, PublishedStatement]]] = [
+        Column("Contrast", lambda s: s[0].contrast.name, "contrast", lambda s: s[0].contrast.name),
+        Column("Published", lambda s: s[1].says, "published", lambda s: s[1].says),
+        Column("Source", lambda s: s[1].source, "source", lambda s: s[1].source),
+        Column(
+            "Difference here",
+            lambda s: sentences.effect(s[0].reported.interval),
+            "difference low high",
+            lambda s: s[0].reported.interval,
+        ),
+        Column(
+            "Interval",
+            lambda s: (
+                f"{s[0].reported.label}: {sentences.effect_interval(s[0].reported.interval, len(s[0].each.seeds))}"
+            ),
+            "interval",
+            lambda s: s[0].reported.label,
+        ),
+        Column("Verdict", lambda s: sentences.in_words(s[0].verdict, headline.margin(s[0]))),
+        Column("Outcome", lambda s: str(s[0].outcome), "outcome", lambda s: s[0].outcome),
+    ]
+    return [page.table("published", "Published statements", _PUBLISHED, stated, columns)]
 
 
 def checks_table(page: Page, results: Sequence[ContrastResult]) -> list[ReportTable]:
