@@ -34,18 +34,12 @@ if TYPE_CHECKING:
 
 
 _METADATA_KEY = b"replaylab"
-VIDEO = "greedy.webp"
-"""Name of the video of a chunk's first seed, an animated WebP."""
-
-NOT_MADE = ".not-made"
-"""After the name of a picture that could not be made; the content is the reason, as text."""
-
 MOST_BYTES = 70_000_000
-"""Of one picture. Readers of Parquet refuse the whole file, rows and all, where an entry of its footer has more than a
+"""Of a video. Readers of Parquet refuse the whole file, rows and all, where an entry of its footer has more than a
 hundred million letters, and base64 makes four of three bytes."""
 
-_PICTURE = "replaylab_picture_"
-"""Before the name of a picture, in the footer's keys."""
+_VIDEO_KEYS = {bytes: b"replaylab_picture_greedy.webp", str: b"replaylab_picture_greedy.webp.not-made"}
+"""Keys in the footer: of the video, or of the reason why it could not be made."""
 
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, MemoryError)
 """Errors of reading a damaged file; Arrow's own errors are among them."""
@@ -101,7 +95,7 @@ def encoded(
     chunk: Chunk,
     columns: Mapping[str, NDArray[Any]],
     versions: Mapping[str, str],
-    pictures: Mapping[str, bytes] | None = None,
+    video: bytes | str | None = None,
 ) -> bytes:
     """Return a chunk's rows as a Parquet file with its checksum.
 
@@ -109,7 +103,7 @@ def encoded(
         chunk: whose rows these are.
         columns: seed int64, step int64, metric str, value float64; each of shape (rows,).
         versions: library versions, kept in the file's metadata.
-        pictures: the contents of files, by name, kept there too; in place of one above `MOST_BYTES` the reason why not.
+        video: an animated WebP, or the reason why there is none; kept there too, unless it is above `MOST_BYTES`.
     """
     metrics, codes = np.unique(np.asarray(columns["metric"], dtype=np.str_), return_inverse=True)
     order = np.lexsort((columns["step"], codes, columns["seed"]))
@@ -131,21 +125,20 @@ def encoded(
     stream = BytesIO()
     with pq.ParquetWriter(stream, table.schema, compression="zstd") as writer:
         writer.write_table(table)
-        if pictures:
-            entries = dict(_entry(name, content) for name, content in pictures.items())
-            writer.add_key_value_metadata(
-                {f"{_PICTURE}{name}": base64.b64encode(content) for name, content in entries.items()}
-            )
+        if video is not None:
+            writer.add_key_value_metadata(_video_entry(video))
     return sealed(stream.getvalue())
 
 
-def _entry(name: str, content: bytes) -> tuple[str, bytes]:
-    """Return a picture with its name, or the reason with its name if it would make the file unreadable."""
-    if len(content) <= MOST_BYTES:
-        return name, content
-    fix = "; lower `watch.video`" if name == VIDEO else ""
-    limit = f"{MOST_BYTES / 1e6:.0f} MB are the most that a file of results can hold of it"
-    return f"{name}{NOT_MADE}", f"it has {len(content) / 1e6:.1f} MB, but {limit}{fix}".encode()
+def _video_entry(video: bytes | str) -> dict[bytes, bytes]:
+    """Return the footer's entry of a video, or of the reason for none, such as that the file would be unreadable."""
+    if len(video) > MOST_BYTES:
+        video = (
+            f"it has {len(video) / 1e6:.1f} MB, but {MOST_BYTES / 1e6:.0f} MB are the most that a file of results can "
+            "hold of it; lower `watch.video`"
+        )
+    content = video.encode() if isinstance(video, str) else video
+    return {_VIDEO_KEYS[type(video)]: base64.b64encode(content)}
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -160,18 +153,20 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise StorageError(f"{path} is damaged: {_why(error)}. {FIX}") from error
 
 
-def read_pictures(path: Path) -> dict[str, bytes]:
-    """Return the pictures that a chunk's file holds, by name; empty without any.
+def read_video(path: Path) -> bytes | str | None:
+    """Return the video that a chunk's file holds, or the reason why it could not be made; None if none was asked for.
 
     Raises:
         StorageError: it cannot be read.
     """
     try:
         entries = pq.read_metadata(path).metadata or {}
-        pictures = {key.decode(): value for key, value in entries.items() if key.startswith(_PICTURE.encode())}
-        return {key.removeprefix(_PICTURE): base64.b64decode(value, validate=True) for key, value in pictures.items()}
+        contents = {
+            kind: base64.b64decode(entries[key], validate=True) for kind, key in _VIDEO_KEYS.items() if key in entries
+        }
     except _UNREADABLE as error:
         raise StorageError(f"{path} is damaged: {_why(error)}. {FIX}") from error
+    return contents[str].decode() if str in contents else contents.get(bytes)
 
 
 def damage(path: Path) -> str | None:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from replaylab.study.execution.executor import CheckTask, Event, Progress, Stopped, Task, TimeTask, TrainTask
 from replaylab.study.execution.local.messages import Stop, read_message, write_message
 from replaylab.study.execution.worker.perform import perform, raised
-from replaylab.study.execution.worker.stop_request import StopRequest, TrainingStopped
+from replaylab.study.execution.worker.training import StopRequest, TrainingStopped
 
 
 def _read_tasks(tasks: queue.SimpleQueue[Task], source: BinaryIO, stop: StopRequest) -> None:

@@ -23,8 +23,7 @@ from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training import checkpoint
 from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
-from replaylab.study.execution.worker.stop_request import StopRequest, TrainingStopped
-from replaylab.study.execution.worker.training import train_chunk
+from replaylab.study.execution.worker.training import StopRequest, TrainingStopped, train_chunk
 from replaylab.study.plan import Chunk
 
 

@@ -14,8 +14,7 @@ from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
 from replaylab.study.execution.worker.calibration import calibrate
 from replaylab.study.execution.worker.preflight import check_chunk
-from replaylab.study.execution.worker.stop_request import StopRequest
-from replaylab.study.execution.worker.training import train_chunk
+from replaylab.study.execution.worker.training import StopRequest, train_chunk
 from replaylab.study.results.provenance import this_machine
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _train(task: TrainTask, on_progress: Callable[[int], None], stop: StopReques
         Its Parquet file, for how many seconds it was trained before this task, and its tape, if that is wanted.
     """
     from replaylab.learners import TapeRecorder
-    from replaylab.study.execution.worker.first_seed_pictures import FirstSeedPictures  # heavy
+    from replaylab.study.execution.worker.first_seed_video import FirstSeedVideo  # heavy
     from replaylab.study.results.store import encoded
 
     last = -_REPORT_SECONDS  # so that it is reported soon where a checkpoint began
@@ -79,12 +78,12 @@ def _train(task: TrainTask, on_progress: Callable[[int], None], stop: StopReques
             on_progress(int(step))
 
     chunk, before = task.chunk, 0.0
-    first_seed_pictures, recorder = FirstSeedPictures(chunk), TapeRecorder()
+    video, recorder = FirstSeedVideo(chunk), TapeRecorder()
 
     def hooks() -> list[Hook]:
-        nonlocal first_seed_pictures, recorder
-        first_seed_pictures, recorder = FirstSeedPictures(chunk), TapeRecorder()
-        return [first_seed_pictures, recorder] if task.record else [first_seed_pictures]
+        nonlocal video, recorder
+        video, recorder = FirstSeedVideo(chunk), TapeRecorder()
+        return [video, recorder] if task.record else [video]
 
     with _tape_file(task) as tape:
         if task.checkpoints is None:
@@ -94,7 +93,7 @@ def _train(task: TrainTask, on_progress: Callable[[int], None], stop: StopReques
 
             checkpoints = Path(task.checkpoints), task.checkpoint_every, stop
             columns, before = train_with_checkpoints(chunk, on_step, *checkpoints, hooks, tape)
-    rows = encoded(chunk, columns, this_machine().versions, first_seed_pictures.pictures)
+    rows = encoded(chunk, columns, this_machine().versions, video.video)
     return rows, before, recorder.writer.content() if task.record else b""
 
 

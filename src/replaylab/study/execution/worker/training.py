@@ -1,10 +1,11 @@
-"""Training of a chunk in this process."""
+"""Training of a chunk in this process, and the request to stop it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,22 @@ from replaylab.study.plan import Chunk
 
 if TYPE_CHECKING:
     from replaylab.learners import Hook
+
+
+class TrainingStopped(BaseException):
+    """Training ended early, with a checkpoint if one could be written.
+
+    It is no `Exception`, so that custom code does not catch it.
+    """
+
+
+@dataclass
+class StopRequest:
+    """The state that a training loop and the thread which receives the request share."""
+
+    requested: bool = False
+    heeded: bool = False
+    """Whether a training loop that writes checkpoints is at work; otherwise nothing can be kept."""
 
 
 def train_chunk(

@@ -14,9 +14,9 @@ from replaylab.study.report.sections import (
     learning_curves,
     levels,
     other_metrics,
-    pictures,
     replay_measures,
     traces,
+    videos,
     visits,
 )
 
@@ -31,7 +31,7 @@ SECTIONS: tuple[Callable[[Page, ComparisonResults], Section | None], ...] = (
     learner_internals.section,
     traces.section,
     visits.section,
-    pictures.section,
+    videos.section,
 )
 """In the order of the page; a section that has nothing to show returns None.
 

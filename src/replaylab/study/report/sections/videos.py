@@ -12,7 +12,7 @@ from markupsafe import Markup
 from replaylab.files.atomic import write_bytes
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report.page import Page, ReportFigure, Section, keys_of
-from replaylab.study.results.store import NOT_MADE, VIDEO, read_pictures
+from replaylab.study.results.store import read_video
 
 if TYPE_CHECKING:
     from replaylab.study.plan import Chunk
@@ -20,42 +20,38 @@ if TYPE_CHECKING:
 MOST_BYTES = 700_000
 """Largest number of bytes of videos on a page, because people open it on phones."""
 
-ChunkPictures: TypeAlias = "tuple[Chunk, dict[str, bytes]]"
+ChunkVideo: TypeAlias = "tuple[Chunk, bytes | str | None]"
 """A chunk with the video of its first seed, or with the reason why there is none."""
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return the videos; None if the study asks for none."""
-    chunk_pictures = [
-        (chunk, read_pictures(page.study.file_of(chunk))) for chunk in page.study.present if chunk.watch.video
-    ]
-    figures, points = list(_videos(page, chunk_pictures)), list(_not_made(page, chunk_pictures))
+    videos = [(chunk, read_video(page.study.file_of(chunk))) for chunk in page.study.present if chunk.watch.video]
+    figures, points = list(_figures(page, videos)), list(_not_made(page, videos))
     if not figures and not points:
         return None
     about = "Of the first seed of each strategy, when its training had ended."
     return Section("Videos", figures, [about], points=points)
 
 
-def _not_made(page: Page, chunk_pictures: Sequence[ChunkPictures]) -> Iterator[str]:
+def _not_made(page: Page, videos: Sequence[ChunkVideo]) -> Iterator[str]:
     """Yield for each cell why the video of its first chunk could not be made."""
     seen = set()
-    for chunk, pictures in chunk_pictures:
-        if chunk.key not in seen and (reason := pictures.get(f"{VIDEO}{NOT_MADE}")):
-            where = f"{page.spec.title_of(chunk.strategy)}, {page.spec.place_of(*chunk.key[:2])}"
-            yield f"No video of {where}: {reason.decode()}"
+    for chunk, video in videos:
+        if chunk.key not in seen and isinstance(video, str):
+            yield f"No video of {page.spec.title_of(chunk.strategy)}, {page.spec.place_of(*chunk.key[:2])}: {video}"
         seen.add(chunk.key)
 
 
-def _videos(page: Page, chunk_pictures: Sequence[ChunkPictures]) -> Iterator[ReportFigure]:
+def _figures(page: Page, videos: Sequence[ChunkVideo]) -> Iterator[ReportFigure]:
     """Yield the videos of each environment and learner; each of them is also a file beside the page."""
     room = MOST_BYTES
+    shown = [(chunk, video) for chunk, video in videos if isinstance(video, bytes)]
     cells: dict[tuple[str, str], list[tuple[Chunk, bytes]]] = {}
-    for chunk, pictures in chunk_pictures:
-        if VIDEO in pictures:
-            cells.setdefault(chunk.key[:2], []).append((chunk, pictures[VIDEO]))
-    shown = [chunk for chunk, pictures in chunk_pictures if VIDEO in pictures]
-    keys = keys_of("greedy_play", [f"{' '.join(chunk.key)} {chunk.seeds[0]}" for chunk in shown])
-    files = {chunk.id: f"figures/{key}.webp" for chunk, key in zip(shown, keys, strict=True)}
+    for chunk, video in shown:
+        cells.setdefault(chunk.key[:2], []).append((chunk, video))
+    keys = keys_of("greedy_play", [f"{' '.join(chunk.key)} {chunk.seeds[0]}" for chunk, _ in shown])
+    files = {chunk.id: f"figures/{key}.webp" for (chunk, _), key in zip(shown, keys, strict=True)}
     for number, (cell, of_cell) in enumerate(cells.items()):
         panels: dict[str, list[Markup]] = {}
         for chunk, video in of_cell:

@@ -12,10 +12,9 @@ import numpy as np
 from replaylab.learners import Hook
 from replaylab.learners.api.hooks import Bools, TrainingRun
 from replaylab.study.plan import Chunk
-from replaylab.study.results.store import NOT_MADE, VIDEO
 
 
-class FirstSeedPictures(Hook):
+class FirstSeedVideo(Hook):
     """Makes the video that a study file's table ``watch`` asks for, when the training of the first seed ends.
 
     It changes nothing that is trained or measured, and its errors lose no rows: the reason takes the place of the
@@ -25,13 +24,12 @@ class FirstSeedPictures(Hook):
         chunk: The chunk that is trained.
 
     Attributes:
-        pictures: The contents of files, by name: `VIDEO` of `replaylab.study.results.store`, or in its place that name
-            with `NOT_MADE`.
+        video: An animated WebP, or the reason why it could not be made; None before that.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
-        self.pictures: dict[str, bytes] = {}
+        self.video: bytes | str | None = None
 
     def on_end(self, run: TrainingRun, over: Bools) -> None:
         """Make the video of the first seed, if it is among those that have ended."""
@@ -39,21 +37,27 @@ class FirstSeedPictures(Hook):
         if not self._chunk.watch.video or first not in run.seeds or not over[run.seeds.index(first)]:
             return
         try:
-            self.pictures[VIDEO] = self._video(run, run.seeds.index(first))
+            self.video = self._video(run, run.seeds.index(first))
         except Exception as error:  # of rendering, or of the user's own agents: hours of training are done
-            self.pictures[f"{VIDEO}{NOT_MADE}"] = f"{type(error).__name__}: {error}".encode()
+            self.video = f"{type(error).__name__}: {error}"
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
         """Continue with some of the replicas: what was made stays."""
 
     def state(self) -> dict[str, Any]:
-        """Return what was made of a seed that ended before the others."""
-        return {f"picture {name}": np.frombuffer(content, np.uint8) for name, content in self.pictures.items()}
+        """Return the video of a seed that ended before the others."""
+        if self.video is None:
+            return {}
+        if isinstance(self.video, str):
+            return {"video_error": np.frombuffer(self.video.encode(), np.uint8)}
+        return {"video": np.frombuffer(self.video, np.uint8)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
-        arrays = {name: array for name, array in state.items() if name.startswith("picture ")}
-        self.pictures = {name.removeprefix("picture "): array.tobytes() for name, array in arrays.items()}
+        if "video" in state:
+            self.video = state["video"].tobytes()
+        elif "video_error" in state:
+            self.video = state["video_error"].tobytes().decode()
 
     def _video(self, run: TrainingRun, replica: int) -> bytes:
         from replaylab.watch import greedy, play, write_video  # heavy, and seldom needed
@@ -63,4 +67,4 @@ class FirstSeedPictures(Hook):
         env_id, options = chunk.made_of
         episode = play(env_id, agent, max_steps=chunk.watch.video, env_options=options)
         with TemporaryDirectory() as folder:
-            return write_video(Path(folder, VIDEO), episode.frames, episode.fps).read_bytes()
+            return write_video(Path(folder, "greedy.webp"), episode.frames, episode.fps).read_bytes()
