@@ -1,14 +1,16 @@
 """Settings by which `make docs` builds the documentation."""
 
+import enum
+import inspect
 import os
 import re
+import sys
 
 from numpy.typing import ArrayLike
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import replaylab
-from replaylab import replay, research
 from replaylab.learners.metrics.registry import METRICS
 
 project = "replaylab"
@@ -30,6 +32,7 @@ nb_merge_streams = True
 default_role = "literal"
 
 autodoc_member_order = "bysource"
+toc_object_entries = False  # pages of the reference have a heading for each class
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
@@ -71,7 +74,7 @@ def bars(app, what, name, obj, options, lines):  # noqa: ARG001
 
 
 def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG001
-    """Name NumPy's types by the names they are written with."""
+    """Name NumPy's types by the names they are written with, and show the values of defaults, not their names."""
 
     def shorten(text):
         for long, short in LONG.items():
@@ -79,16 +82,15 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
         array = r"~numpy\.ndarray\[tuple\[~typing\.Any, \.\.\.\], ~numpy\.dtype\[~numpy\.(\w+)\]\]"
         return re.sub(array, r"NDArray[\1]", text)
 
+    def value(match):
+        names = vars(sys.modules[inspect.unwrap(obj).__module__])
+        default = eval(match[1], dict(names))
+        named = isinstance(default, type | enum.Enum) or callable(default)
+        return match[0] if named else f"= {default!r}"
+
+    if signature:
+        signature = re.sub(r"= ([A-Za-z_]\w*\.\w+|[A-Z][A-Z_]+)(?=[,)])", value, signature.replace("<factory>", "{}"))
     return (signature and shorten(signature), returns and shorten(returns))
-
-
-def every_sampler(app, docname, source):  # noqa: ARG001
-    """Document all samplers of a package in place of the line ``.. samplers`` or ``.. research samplers``."""
-    for line, package in ((".. samplers\n", replay), (".. research samplers\n", research)):
-        kinds = {name: getattr(package, name) for name in package.__all__}
-        samplers = [name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, replay.Sampler)]
-        entries = (f".. autoclass:: {name}\n" for name in samplers if f".. autoclass:: {name}\n" not in source[0])
-        source[0] = source[0].replace(line, "\n".join(entries))
 
 
 class MetricTable(SphinxDirective):
@@ -117,6 +119,5 @@ class MetricTable(SphinxDirective):
 def setup(app):
     """Register the above."""
     app.add_directive("metrics", MetricTable)
-    app.connect("source-read", every_sampler)
     app.connect("autodoc-process-docstring", bars)
     app.connect("autodoc-process-signature", short_types)
