@@ -79,14 +79,14 @@ def stable_baselines3() -> Pairs:
 
     pairs: Pairs = {}
     for num_envs in (1, 4):
-        ours, theirs = (kind(CAPACITY, OBS, ACTION, "cpu", num_envs) for kind in (ReplayLabBuffer, Original))
+        lab, library = (kind(CAPACITY, OBS, ACTION, "cpu", num_envs) for kind in (ReplayLabBuffer, Original))
         infos: list[dict[str, Any]] = [{} for _ in range(num_envs)]
-        adds = [partial(buffer.add, *step(num_envs), infos) for buffer in (ours, theirs)]
+        adds = [partial(buffer.add, *step(num_envs), infos) for buffer in (lab, library)]
         pairs[f"Stable-Baselines3 add, {num_envs} environments"] = adds[0], adds[1]
     for add in adds:
         filled(add)
-    ours.progress = 0.0
-    pairs[f"Stable-Baselines3 sample({BATCH})"] = partial(ours.sample, BATCH), partial(theirs.sample, BATCH)
+    lab.progress = 0.0
+    pairs[f"Stable-Baselines3 sample({BATCH})"] = partial(lab.sample, BATCH), partial(library.sample, BATCH)
     return pairs
 
 
@@ -113,11 +113,11 @@ def torchrl() -> Pairs:
         batch["td_error"] = errors
         buffer.update_tensordict_priority(batch)
 
-    ours, theirs = buffers
+    lab, library = buffers
     return {
-        f"TorchRL extend({steps})": (partial(ours.extend, data), partial(theirs.extend, data)),
-        f"TorchRL sample({BATCH})": (ours.sample, theirs.sample),
-        "TorchRL sample and update_tensordict_priority": (partial(learn, ours), partial(learn, theirs)),
+        f"TorchRL extend({steps})": (partial(lab.extend, data), partial(library.extend, data)),
+        f"TorchRL sample({BATCH})": (lab.sample, library.sample),
+        "TorchRL sample and update_tensordict_priority": (partial(learn, lab), partial(learn, library)),
     }
 
 
@@ -130,10 +130,10 @@ def tianshou() -> Pairs:
     num_envs = 4
     obs, next_obs, action, reward, flags = step(num_envs)
     rows = Batch(obs=obs, act=action, rew=reward, terminated=flags, truncated=flags, obs_next=next_obs)
-    ours = ReplayLabVectorBuffer(CAPACITY, num_envs, Prioritized(0.6, 0.4), seed=0)
-    theirs = PrioritizedVectorReplayBuffer(CAPACITY, num_envs, alpha=0.6, beta=0.4)
+    lab = ReplayLabVectorBuffer(CAPACITY, num_envs, Prioritized(0.6, 0.4), seed=0)
+    library = PrioritizedVectorReplayBuffer(CAPACITY, num_envs, alpha=0.6, beta=0.4)
     environments, errors = np.arange(num_envs), np.random.default_rng(0).random(BATCH)
-    adds = [partial(buffer.add, rows, environments) for buffer in (ours, theirs)]
+    adds = [partial(buffer.add, rows, environments) for buffer in (lab, library)]
     for add in adds:
         filled(add)
 
@@ -143,8 +143,8 @@ def tianshou() -> Pairs:
 
     return {
         f"Tianshou add, {num_envs} environments": (adds[0], adds[1]),
-        f"Tianshou sample({BATCH})": (partial(ours.sample, BATCH), partial(theirs.sample, BATCH)),
-        "Tianshou sample and update_weight": (partial(learn, ours), partial(learn, theirs)),
+        f"Tianshou sample({BATCH})": (partial(lab.sample, BATCH), partial(library.sample, BATCH)),
+        "Tianshou sample and update_weight": (partial(learn, lab), partial(learn, library)),
     }
 
 
@@ -175,7 +175,7 @@ def timed(pairs: Pairs, rounds: int, calls: int) -> Times:
         del seed
         return time_block(lambda inputs: [call() for _ in inputs], [None] * calls)
 
-    rows = {name: {OURS: partial(turn, ours), THEIRS: partial(turn, theirs)} for name, (ours, theirs) in pairs.items()}
+    rows = {name: {OURS: partial(turn, lab), THEIRS: partial(turn, library)} for name, (lab, library) in pairs.items()}
     return run_rounds(rows, rounds, 0, lambda _: None)
 
 

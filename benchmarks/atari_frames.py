@@ -1,4 +1,4 @@
-"""How far real Atari frames shrink in a compressed field, and what that costs.
+"""Size of real Atari frames in a compressed field, and the cost of compression.
 
 Screens of a random policy in several games, made as DQN sees them (frame skip 4, 84×84, grey), go into a plain and a
 compressed buffer; both hold single frames, derive next_obs and give batches of 32 × 4 stacked frames. Needs
@@ -94,8 +94,8 @@ def measure(game: str, count: int) -> Row:
     steps = steps_of(game, count)
     frames = steps["obs"]
     plain, packed = buffer_of(False, count), buffer_of(True, count)
-    for one in (plain, packed):
-        one.extend(**steps)
+    for buffer in (plain, packed):
+        buffer.extend(**steps)
     # Bytes of what is packed, without the last segment's unused rest.
     nbytes = sum(memory.nbytes for _, _, memory in packed._parts.core.packed(0)) / count
     alone = ReplayBuffer(500, {"obs": fields(True)["obs"]})
@@ -126,7 +126,7 @@ def ratios_of_lz4(frames: Frames) -> tuple[float, float]:
 
     differences = frames.copy()
     differences[1:] ^= frames[:-1]
-    sizes = (sum(len(lz4.block.compress(one, store_size=False)) for one in kind) for kind in (frames, differences))
+    sizes = (sum(len(lz4.block.compress(limit, store_size=False)) for limit in kind) for kind in (frames, differences))
     alone, previous = sizes
     return frames.nbytes / alone, frames.nbytes / previous
 
@@ -155,10 +155,10 @@ def fill_a_million() -> None:
     """Fill a plain buffer with a million frames and print by how much the process grew."""
     before = resident_bytes()
     buffer = buffer_of(False, MILLION)
-    one = {name: np.ones((1000, *field.shape), field.dtype) for name, field in fields(False).items()}
-    one |= {"terminated": np.zeros(1000, np.bool_), "truncated": np.zeros(1000, np.bool_)}
+    batch = {name: np.ones((1000, *field.shape), field.dtype) for name, field in fields(False).items()}
+    batch |= {"terminated": np.zeros(1000, np.bool_), "truncated": np.zeros(1000, np.bool_)}
     for _ in range(MILLION // 1000):
-        buffer.extend(**one)
+        buffer.extend(**batch)
     grown = resident_bytes() - before
     print(f"filled: the process grew by {grown / 1e9:.3f} GB, and nbytes is {buffer.nbytes / 1e9:.3f} GB")
 

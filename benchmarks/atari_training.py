@@ -46,7 +46,7 @@ BATCH, STARTS = 32, 100
 
 @dataclass(frozen=True)
 class Job:
-    """What a process is asked for: to train for so many steps, or, with `fill`, to fill a buffer in that way."""
+    """Request to a process: to train for so many steps, or, with `fill`, to fill a buffer in that way."""
 
     network: str
     train_period: int
@@ -162,8 +162,8 @@ def train_theirs(job: Job) -> float:
         policy_kwargs=their_network(job.network),
         seed=0,
     )
-    found = sum(parameter.numel() for parameter in model.q_net.parameters())
-    assert found == PARAMETERS[job.network], f"their network has {found:,} parameters"
+    parameters = sum(parameter.numel() for parameter in model.q_net.parameters())
+    assert parameters == PARAMETERS[job.network], f"their network has {parameters:,} parameters"
     model.learn(STARTS + job.steps, callback=began, log_interval=None)
     return time.process_time() - began.at
 
@@ -232,11 +232,11 @@ def worker(pipe: Connection) -> None:
     torch.set_num_threads(1)
     while (asked_for := pipe.recv()) is not None:
         name, job = asked_for
-        ours = name.startswith("replaylab")
+        is_lab = name.startswith("replaylab")
         if job.fill:
-            pipe.send(fill_ours(job) if ours else fill_theirs(job))
+            pipe.send(fill_ours(job) if is_lab else fill_theirs(job))
         else:
-            pipe.send(job.steps / (train_ours(job, double=name.endswith("double")) if ours else train_theirs(job)))
+            pipe.send(job.steps / (train_ours(job, double=name.endswith("double")) if is_lab else train_theirs(job)))
 
 
 def asked(name: str, job: Job) -> float:

@@ -1,4 +1,4 @@
-"""What a library must bring to be timed: the operations as blocks of calls, on inputs made beforehand."""
+"""Interface of a timed library: the operations as blocks of calls, on inputs made beforehand."""
 
 import ctypes
 import dataclasses

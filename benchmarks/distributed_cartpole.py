@@ -67,8 +67,10 @@ def main(seeds=5, steps=20_000):
             f"{reported.lost_steps:,} steps, {reported.topped_up} rows topped up",
             flush=True,
         )
-    for name, found in levels.items():
-        print(f"{name}: mean {np.mean(found):.0f}, standard error {np.std(found, ddof=1) / len(found) ** 0.5:.0f}")
+    for name, returns in levels.items():
+        print(
+            f"{name}: mean {np.mean(returns):.0f}, standard error {np.std(returns, ddof=1) / len(returns) ** 0.5:.0f}"
+        )
 
 
 if __name__ == "__main__":

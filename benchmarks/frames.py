@@ -75,7 +75,7 @@ class Movie:
 
 
 class StackDrawer(Drawer):
-    """What every library must return: obs, next_obs (stacks, `(32, 4, 84, 84)`), action and reward."""
+    """Expected rows of every library: obs, next_obs (stacks, `(32, 4, 84, 84)`), action and reward."""
 
     final: ClassVar[bool] = True  # it knows the frame after an episode's last step
     batch: ClassVar[int] = BATCH

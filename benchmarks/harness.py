@@ -19,12 +19,14 @@ def parser(description: str | None, rounds: int | None = None, *, writes_json: b
         rounds: Default of ``--rounds``, if the command has that option.
         writes_json: Whether it has the option ``--json``.
     """
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     if rounds is not None:
-        made.add_argument("--rounds", type=int, default=rounds, help="turns of each contestant (default: %(default)s)")
+        parser.add_argument(
+            "--rounds", type=int, default=rounds, help="turns of each contestant (default: %(default)s)"
+        )
     if writes_json:
-        made.add_argument("--json", type=Path, help="write the figures there")
-    return made
+        parser.add_argument("--json", type=Path, help="write the figures there")
+    return parser
 
 
 def rotated(names: list[str], number: int) -> list[str]:
@@ -55,7 +57,7 @@ def take_turns(
 
 def ratios(above: list[float], below: list[float]) -> list[float]:
     """Return the ratios within each round, since its turns share whatever else the machine does."""
-    return [one / other for one, other in zip(above, below, strict=True)]
+    return [numerator / other for numerator, other in zip(above, below, strict=True)]
 
 
 def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:

@@ -85,7 +85,7 @@ class Reacher:
 
 
 class HindsightDrawer(Drawer):
-    """What every library must return: obs, next_obs (dicts), action and reward."""
+    """Expected rows of every library: obs, next_obs (dicts), action and reward."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -184,9 +184,9 @@ class StableBaselines3(HindsightDrawer):
         obs, next_obs, action = self.world.obs(i), self.world.next_obs(i), self.world.action(i)
         steps = []
         for t in range(EPISODE):
-            last, one = t == EPISODE - 1, slice(t, t + 1)
-            before, after = ({name: column[one] for name, column in side.items()} for side in (obs, next_obs))
-            steps.append((before, after, action[one], minus, np.array([last]), infos[last]))
+            last, row = t == EPISODE - 1, slice(t, t + 1)
+            before, after = ({name: column[row] for name, column in side.items()} for side in (obs, next_obs))
+            steps.append((before, after, action[row], minus, np.array([last]), infos[last]))
         return steps
 
     def store(self, inputs: list[Any]) -> None:

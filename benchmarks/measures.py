@@ -1,4 +1,4 @@
-"""What the measures of replay cost: their share of training time.
+"""Cost of the measures of replay: their share of training time.
 
     python -m benchmarks.measures --json measures.json
 
@@ -34,9 +34,9 @@ def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> floa
         def call(*args: Any) -> Any:
             nonlocal inside
             begin = time.process_time()
-            found = method(*args)
+            result = method(*args)
             inside += time.process_time() - begin
-            return found
+            return result
 
         return call
 
@@ -64,12 +64,14 @@ def main() -> None:
     for name, (env_id, kind) in CELLS.items():
         figures[name] = {}
         for every in options.every:
-            found = [
+            shares = [
                 share(env_id, kind, seeds=options.seeds, steps=options.steps, every=every)
                 for _ in range(options.rounds)
             ]
-            figures[name][every] = statistics.median(found)
-        reported = ", ".join(f"every {every:,}: {100 * one:.1f} %" for every, one in figures[name].items())
+            figures[name][every] = statistics.median(shares)
+        reported = ", ".join(
+            f"every {every:,}: {100 * share_of_time:.1f} %" for every, share_of_time in figures[name].items()
+        )
         print(f"{name:<38}{reported}", flush=True)
     about = {"seeds": options.seeds, "steps": options.steps, "rounds": options.rounds}
     harness.write_json(options.json, {"shares": figures, "run": about})

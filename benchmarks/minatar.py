@@ -22,7 +22,7 @@ Contestant = tuple[str, int, Callable[[], object]]
 """A name, and what does a timed block of so many steps of all copies."""
 
 
-def ours(env_id: str, _: str, num_envs: int, steps: int) -> Iterator[Contestant]:
+def replaylab(env_id: str, _: str, num_envs: int, steps: int) -> Iterator[Contestant]:
     env = make_vector_env(f"replaylab/{env_id}", num_envs, minimal_actions=False)
     env.reset(seed=0)
     actions = np.random.default_rng(0).integers(ACTIONS, size=(steps, num_envs))
@@ -74,12 +74,12 @@ def pgx(_: str, game: str, num_envs: int, steps: int) -> Iterator[Contestant]:
     wrappers: Any = importlib.import_module("pgx.experimental")
     env = library.make(f"minatar-{game}")
     state = jax.vmap(env.init)(jax.random.split(jax.random.key(0), num_envs))
-    one = wrappers.auto_reset(env.step, env.init)
+    resetting = wrappers.auto_reset(env.step, env.init)
 
     def step(state: Any, key: Any) -> tuple[Any, Any]:
         to_act, to_step = jax.random.split(key)
         actions = jax.random.randint(to_act, (num_envs,), 0, env.num_actions)
-        state = jax.vmap(one)(state, actions, jax.random.split(to_step, num_envs))
+        state = jax.vmap(resetting)(state, actions, jax.random.split(to_step, num_envs))
         return state, (state.observation, state.rewards, state.terminated)
 
     yield from _compiled("pgx", step, state, steps)
@@ -112,7 +112,7 @@ def measure(games: Sequence[str], num_envs: int, steps: int, rounds: int) -> Non
         if game not in games:
             continue
         contestants: list[Contestant] = []
-        for maker in (ours, published, gymnax, pgx):
+        for maker in (replaylab, published, gymnax, pgx):
             try:
                 contestants += maker(env_id, game, num_envs, steps)
             except (ImportError, ValueError) as error:

@@ -122,10 +122,10 @@ def compare(pipes: Sequence[Connection], options: argparse.Namespace) -> dict[st
 def tell(rates: dict[str, list[Rate]]) -> None:
     """Print the table."""
     print(f"\n{'frames a second':<26}{'on the clock':>14}{'over plain':>12}{'of processor':>14}{'over plain':>12}")
-    for name, found in rates.items():
+    for name, turns in rates.items():
         line = f"{name:<26}"
         for kind in ("clock", "processor"):
-            values, plain = ([getattr(one, kind) for one in some] for some in (found, rates[PLAIN]))
+            values, plain = ([getattr(rate, kind) for rate in some] for some in (turns, rates[PLAIN]))
             line += f"{statistics.median(values):>14,.0f}{statistics.median(harness.ratios(values, plain)):>11.2f}×"
         print(line)
 
@@ -143,7 +143,7 @@ def main() -> None:
     with workers(options.processes, worker) as pipes:
         rates = compare(pipes, options)
     tell(rates)
-    figures = {name: [vars(rate) for rate in found] for name, found in rates.items()}
+    figures = {name: [vars(rate) for rate in turns] for name, turns in rates.items()}
     harness.write_json(options.json, {"options": {**vars(options), "json": None}, "frames_per_second": figures})
 
 

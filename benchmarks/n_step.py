@@ -17,9 +17,9 @@ BATCH = StreamDrawer.batch
 
 
 class NStepDrawer(StreamDrawer):
-    """What every library must return: obs, action, reward, next_obs and, if the library gives it, discount."""
+    """Expected rows of every library: obs, action, reward, next_obs and, if the library gives it, discount."""
 
-    whole: ClassVar[bool] = True  # its rows are right near an episode's end as well
+    n_step_returns: ClassVar[bool] = True  # its rows are right near an episode's end as well
 
     def verify(self) -> None:
         for _ in range(20):
@@ -27,7 +27,7 @@ class NStepDrawer(StreamDrawer):
             first = number_of(batch["obs"])
             reward, last = self._returns(first)
             discount = np.where(self.stream.terminated(last), 0, GAMMA ** (last - first + 1))
-            keep = slice(None) if self.whole else last - first == K - 1
+            keep = slice(None) if self.n_step_returns else last - first == K - 1
             self.expect("obs", batch["obs"], self.stream.obs(first))
             self.expect("action", batch["action"], self.stream.action(first))
             self.expect("n-step return", batch["reward"], reward, 1e-5)
@@ -126,7 +126,7 @@ class Cpprb(NStepDrawer):
 
     package: ClassVar[str] = "cpprb"
     label: ClassVar[str] = "cpprb (at add)"
-    whole: ClassVar[bool] = False
+    n_step_returns: ClassVar[bool] = False
 
     def __init__(self, capacity: int) -> None:
         import cpprb

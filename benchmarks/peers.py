@@ -11,8 +11,8 @@ from benchmarks.contestant import ACTION, ALPHA, BATCH, BETA, CHUNK, OBS, Contes
 
 def cycle(pool: Pool, steps: int, chunk: int) -> list[Pool]:
     """Cut `steps` steps, rounded up to whole chunks, out of the pool, which comes round again and again."""
-    whole = len(pool) // chunk
-    return pool.slices(np.arange(-(-steps // chunk)) % whole * chunk, chunk)
+    chunks = len(pool) // chunk
+    return pool.slices(np.arange(-(-steps // chunk)) % chunks * chunk, chunk)
 
 
 def wrapped(capacity: int) -> int:

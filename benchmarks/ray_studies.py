@@ -1,4 +1,4 @@
-"""What running a study on Ray costs beside worker processes of the same machine, as ratios in one run.
+"""Time of a study on Ray beside worker processes of the same machine, as ratios in one run.
 
     python -m benchmarks.ray_studies --study quick --rounds 5
     python -m benchmarks.ray_studies --study classic-control --share 3 --seeds 10
@@ -64,13 +64,13 @@ def main() -> None:
     parser.add_argument("--share", type=int, default=1, help="run one in so many of its environments")
     parser.add_argument("--seeds", type=int, help="run so many of its seeds; else all")
     parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    spec = some(given.study, given.share, given.seeds)
+    options = parser.parse_args()
+    spec = some(options.study, options.share, options.seeds)
     ratios, files = [], 0
-    for round_ in range(given.rounds):
+    for round_ in range(options.rounds):
         names = list(EXECUTORS)[:: -1 if round_ % 2 else 1]
-        found = {name: run(spec, name, given.workers) for name in names}
-        (local, rows), (on_ray, same) = found["local"], found["ray"]
+        seconds = {name: run(spec, name, options.workers) for name in names}
+        (local, rows), (on_ray, same) = seconds["local"], seconds["ray"]
         if rows != same:
             raise SystemExit(
                 f"{sum(rows[name] != same.get(name) for name in rows)} of {len(rows)} files of rows differ."

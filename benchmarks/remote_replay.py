@@ -87,21 +87,23 @@ def copied(reference):
     return {name: column.copy() for name, column in ray.get(reference).items()}
 
 
-def compare(ours, bare, seconds, pairs, pids):
+def compare(lab, bare, seconds, pairs, pids):
     """Medians: our rate, the bare one, their ratio, and that of the processors' times."""
-    ours(), bare()
-    found = []
+    lab(), bare()
+    rates = []
     for _ in range(pairs):
-        one, other = (rate(call, seconds / pairs, own) for call, own in zip((ours, bare), pids, strict=True))
-        found.append((one[0], other[0], one[0] / other[0], other[1] / one[1]))
-    return [statistics.median(column) for column in zip(*found, strict=True)]
+        lab_rates, other = (
+            rate(call, seconds / pairs, processes) for call, processes in zip((lab, bare), pids, strict=True)
+        )
+        rates.append((lab_rates[0], other[0], lab_rates[0] / other[0], other[1] / lab_rates[1]))
+    return [statistics.median(column) for column in zip(*rates, strict=True)]
 
 
-def show(what, flight, shards, found, alone=float("inf")):
+def show(what, flight, shards, medians, alone=float("inf")):
     """One line; the limit is a bare actor that does the buffer's own work, so many times a second, besides."""
-    ours, bare, ratio, work = found
+    lab, bare, ratio, work = medians
     limit = 1.0 / (1.0 / bare + 1.0 / alone)
-    rates = f"{ours:8.1f}/s, bare {bare:8.1f}/s, {ratio:.2f}; of the limit {ours / limit:.2f}"
+    rates = f"{lab:8.1f}/s, bare {bare:8.1f}/s, {ratio:.2f}; of the limit {lab / limit:.2f}"
     print(f"{what:15} {flight} in flight, {shards} shards: {rates}; by processors' time {work:.2f}", flush=True)
 
 
@@ -116,8 +118,8 @@ def draws_alone(fields, capacity, columns, seconds):
 def measure(kind, shards, flights, seconds, pairs):
     fields, capacity = KINDS[kind]
     columns = rows(fields)
-    own = columns | {"probability": np.ones(BATCH), "id": np.zeros(BATCH, np.int64)}
-    actor = ray.remote(num_cpus=0)(Bare).remote(own, capacity)
+    drawn = columns | {"probability": np.ones(BATCH), "id": np.zeros(BATCH, np.int64)}
+    actor = ray.remote(num_cpus=0)(Bare).remote(drawn, capacity)
     alone = draws_alone(fields, capacity, columns, seconds / 4)
     print(f"{kind} batches of one buffer in this process: {alone:8.1f}/s")
     with RemoteReplay(capacity, fields, shards=shards, sampler=Prioritized(beta=0.4), seed=0) as replay:
@@ -128,13 +130,13 @@ def measure(kind, shards, flights, seconds, pairs):
         for flight in flights:
             replay._draws._prefetch = flight - 1
             call = in_flight(actor.give.remote, copied, flight)
-            found = compare(lambda: replay.sample(BATCH), call, seconds, pairs, pids)
-            show(f"{kind} batches", flight, shards, found, alone)
+            medians = compare(lambda: replay.sample(BATCH), call, seconds, pairs, pids)
+            show(f"{kind} batches", flight, shards, medians, alone)
             writer = replay.writer(window=flight)
             call = in_flight(lambda: actor.take.remote(columns), ray.get, flight)
-            found = compare(lambda writer=writer: writer.extend(**columns), call, seconds, pairs, pids)
+            medians = compare(lambda writer=writer: writer.extend(**columns), call, seconds, pairs, pids)
             writer.flush()
-            show(f"{kind} adds", flight, shards, found)
+            show(f"{kind} adds", flight, shards, medians)
     ray.kill(actor)
 
 
@@ -192,17 +194,17 @@ def main():
     parser.add_argument("--shards", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--losses", type=int, default=1)
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="instead: memory at five moments of so long")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     RaySession(object_store_bytes=2**30).open()
-    if given.soak:
-        soak(given.soak)
-        given.kinds, given.losses = [], 0
-    for kind in given.kinds:
-        for shards in given.shards:
-            measure(kind, shards, given.flights, given.seconds, given.pairs)
-    if given.losses:
-        loss(given.losses)
+    if options.soak:
+        soak(options.soak)
+        options.kinds, options.losses = [], 0
+    for kind in options.kinds:
+        for shards in options.shards:
+            measure(kind, shards, options.flights, options.seconds, options.pairs)
+    if options.losses:
+        loss(options.losses)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

@@ -28,7 +28,7 @@ from benchmarks.scene import Scene, installed
 from benchmarks.timing import Times, draw_priorities, rows_of, run_rounds
 
 POOL = 64_000
-SCENES = {one.name: one for one in (n_step.SCENE, frames.SCENE, hindsight.SCENE, sequences.SCENE)}
+SCENES = {scene.name: scene for scene in (n_step.SCENE, frames.SCENE, hindsight.SCENE, sequences.SCENE)}
 PARTS = ("rows", *SCENES, "capacity")
 HERE = Path(__file__).parent
 
@@ -131,15 +131,15 @@ class Run:
         self.versions |= {c.label: c.version() for c in contestants}
         self.time(lambda limit: rows_of(contestants, limit, pool), ROWS, self.options.steps)
 
-    def scene(self, one: Scene) -> None:
+    def scene(self, part: Scene) -> None:
         """Time a transform."""
-        ours = [kind for kind in one.drawers if kind.package == Replaylab.package]
-        peers = [] if self.options.no_peers else [kind for kind in one.drawers if kind not in ours]
-        steps = one.steps(self.options.steps)
-        drawers, memory = scene.build([*ours, *installed(peers)], steps, one.steps(POOL // 4))
-        self.memory[f"bytes a step, {one.name}"] = memory
+        labs = [kind for kind in part.drawers if kind.package == Replaylab.package]
+        peers = [] if self.options.no_peers else [kind for kind in part.drawers if kind not in labs]
+        steps = part.steps(self.options.steps)
+        drawers, memory = scene.build([*labs, *installed(peers)], steps, part.steps(POOL // 4))
+        self.memory[f"bytes a step, {part.name}"] = memory
         self.versions |= {d.label: d.version() for d in drawers}
-        self.time(lambda limit: one.rows(drawers, limit), COPIES, *((steps, one.item) if one.item else ()))
+        self.time(lambda limit: part.rows(drawers, limit), COPIES, *((steps, part.item) if part.item else ()))
 
     def capacity(self) -> None:
         """Time draws against capacity, and plot them."""

@@ -1,4 +1,4 @@
-"""What the rounds say: a table of medians and ratios, the targets, and the same as JSON."""
+"""Results of the rounds: a table of medians and ratios, the targets, and the same as JSON."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -50,12 +50,12 @@ class Target:
     bound: float
     of_limit: bool = False
     among: tuple[str, ...] = ()
-    ours: str = OURS
+    lab: str = OURS
 
     @property
     def text(self) -> str:
         """Say it in words."""
-        who = self.operation + ("" if self.ours == OURS else f" ({self.ours})")
+        who = self.operation + ("" if self.lab == OURS else f" ({self.lab})")
         if self.of_limit:
             return f"{who}: within {self.bound} × of the limit"
         return f"{who}: at least {self.bound} × the fastest of {' and '.join(self.among) or 'the peers'}"
@@ -63,9 +63,9 @@ class Target:
     def figure(self, row: Row) -> float | None:
         """Return the ratio that is bounded."""
         if self.of_limit:
-            return median_ratio(row, self.ours, LABEL)
+            return median_ratio(row, self.lab, LABEL)
         peer = fastest_peer(row, self.among)
-        return None if peer is None else median_ratio(row, peer, self.ours)
+        return None if peer is None else median_ratio(row, peer, self.lab)
 
     def verdict(self, times: Times) -> tuple[str, float | None]:
         """Return met, not met or not measured, and the figure."""

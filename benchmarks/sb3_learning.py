@@ -44,7 +44,7 @@ def bits() -> BitFlippingEnv:
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned, and by whom.
+    """A task, and the algorithm that learns it.
 
     Attributes:
         env: A name, or a function that makes one.
@@ -135,8 +135,8 @@ def trained(task: str, contestant: str, seed: int, steps: int) -> dict[str, Any]
     taken = time.process_time() - before
     returns = env.envs[0].get_episode_rewards()  # type: ignore[attr-defined]
     final, _ = evaluate_policy(model, make_vec_env(asked.env, n_envs=1, seed=1_000 + seed), EPISODES)
-    found = {"final": float(final), "during": float(np.mean(returns)), "processor_seconds": taken}
-    return {"task": task, "contestant": contestant, "seed": seed, "steps": steps} | found
+    figures = {"final": float(final), "during": float(np.mean(returns)), "processor_seconds": taken}
+    return {"task": task, "contestant": contestant, "seed": seed, "steps": steps} | figures
 
 
 def key(row: dict[str, Any]) -> tuple[str, str, int, int]:
@@ -152,12 +152,12 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
             print(f"{path}: a line that is no row is left out")
 
 
-def table(found: list[dict[str, Any]]) -> str:
+def table(results: list[dict[str, Any]]) -> str:
     """Return every contestant's mean, and the paired difference to the library's own with its 95 % interval."""
     lines = [f"{'':14}{'':24}{'final':>9}{'difference':>26}{'during':>10}{'difference':>26}{'core min':>10}"]
-    for task in dict.fromkeys(row["task"] for row in found):
+    for task in dict.fromkeys(row["task"] for row in results):
         by_name: dict[str, dict[int, dict[str, Any]]] = {}
-        for row in found:
+        for row in results:
             if row["task"] == task:
                 by_name.setdefault(row["contestant"], {})[row["seed"]] = row
         for name, runs in by_name.items():
@@ -169,9 +169,9 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _difference(mine: dict[int, Any], theirs: dict[int, Any], figure: str) -> str:
-    pairs = [mine[seed][figure] - theirs[seed][figure] for seed in mine if seed in theirs]
-    if mine is theirs or len(pairs) < 2:
+def _difference(mine: dict[int, Any], library: dict[int, Any], figure: str) -> str:
+    pairs = [mine[seed][figure] - library[seed][figure] for seed in mine if seed in library]
+    if mine is library or len(pairs) < 2:
         return ""
     half = float(stats.t.ppf(0.975, len(pairs) - 1) * np.std(pairs, ddof=1) / len(pairs) ** 0.5)
     return f"{np.mean(pairs):.2f} ({np.mean(pairs) - half:.2f} to {np.mean(pairs) + half:.2f})"
@@ -193,10 +193,10 @@ def main() -> None:
         for contestant in TASKS[task].contestants
     ]
     done = {key(row) for row in rows(asked.rows)}
-    left = [one for one in wanted if one not in done]
+    left = [job for job in wanted if job not in done]
     print(f"{len(wanted) - len(left)} of {len(wanted)} runs are there", flush=True)
     with ProcessPoolExecutor(asked.processes, multiprocessing.get_context("spawn")) as pool:
-        for run in as_completed([pool.submit(trained, *one) for one in left]):
+        for run in as_completed([pool.submit(trained, *job) for job in left]):
             row = run.result()
             with asked.rows.open("a") as file:
                 file.write(json.dumps(row) + "\n")

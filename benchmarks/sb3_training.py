@@ -73,16 +73,16 @@ class BareFedDQN(BareDQN):
 
 
 def contestants(
-    own: Any, prioritized: Any, env: str, bare: dict[str, Any] | None = None, **options: Any
+    library: Any, prioritized: Any, env: str, bare: dict[str, Any] | None = None, **options: Any
 ) -> dict[str, Callable[[], Any]]:
     """Return who trains, by name."""
-    given = {"policy": "MlpPolicy", "env": env, "seed": 0, "device": "cpu"} | options
-    ours = {"replay_buffer_class": ReplayLabBuffer, "replay_buffer_kwargs": {"sampler": Prioritized()}}
-    limits = {name: lambda kind=kind: kind(**given, **ours) for name, kind in (bare or {}).items()}
+    arguments = {"policy": "MlpPolicy", "env": env, "seed": 0, "device": "cpu"} | options
+    with_our_buffer = {"replay_buffer_class": ReplayLabBuffer, "replay_buffer_kwargs": {"sampler": Prioritized()}}
+    limits = {name: lambda kind=kind: kind(**arguments, **with_our_buffer) for name, kind in (bare or {}).items()}
     return {
-        THEIRS: lambda: own(**given),
-        UNIFORM: lambda: own(replay_buffer_class=ReplayLabBuffer, **given),
-        PRIORITIZED: lambda: prioritized(**given),
+        THEIRS: lambda: library(**arguments),
+        UNIFORM: lambda: library(replay_buffer_class=ReplayLabBuffer, **arguments),
+        PRIORITIZED: lambda: prioritized(**arguments),
         **limits,
     }
 
@@ -113,14 +113,14 @@ def bytes_of_a_million() -> dict[str, float]:
     """Return the gigabytes of a million steps of Atari's stacks of four frames, from a full buffer of 2,000."""
     steps, rng = 2_000, np.random.default_rng(0)
     space, action = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(6)
-    made = {
+    buffers = {
         "the library's": ReplayBuffer(steps, space, action),
         "the library's, optimize_memory_usage": ReplayBuffer(
             steps, space, action, optimize_memory_usage=True, handle_timeout_termination=False
         ),
         "ours, frame_stack=4": ReplayLabBuffer(steps, space, action, frame_stack=4, optimize_memory_usage=True),
     }
-    for buffer in made.values():
+    for buffer in buffers.values():
         for step in range(steps):
             if step % 250 == 0:
                 stack = np.zeros((1, 4, 84, 84), np.uint8)
@@ -130,15 +130,15 @@ def bytes_of_a_million() -> dict[str, float]:
             done = np.array([step % 250 == 249])
             buffer.add(stack, after, np.zeros((1, 1)), np.zeros(1), done, [{}])
             stack = after
-    found = {name: 1e-3 * _nbytes(buffer) / steps for name, buffer in made.items()}
-    print("GB of a million steps:", ", ".join(f"{name} {value:.1f}" for name, value in found.items()))
-    return found
+    kilobytes = {name: 1e-3 * _nbytes(buffer) / steps for name, buffer in buffers.items()}
+    print("GB of a million steps:", ", ".join(f"{name} {value:.1f}" for name, value in kilobytes.items()))
+    return kilobytes
 
 
 def _nbytes(buffer: Any) -> int:
     if isinstance(buffer, ReplayLabBuffer):
         return buffer.replay.nbytes
-    return sum(one.nbytes for one in vars(buffer).values() if isinstance(one, np.ndarray))
+    return sum(value.nbytes for value in vars(buffer).values() if isinstance(value, np.ndarray))
 
 
 def main() -> None:
@@ -161,7 +161,7 @@ def main() -> None:
             print(f"  {name:20}{1e3 * median(times) / asked.steps:8.3f} ms a step")
         print(f"  uniform, of the library's   {figure(taken[UNIFORM], taken[THEIRS])}")
         print(f"  prioritized, of uniform     {figure(taken[PRIORITIZED], taken[UNIFORM])}")
-        for name in (one for one in LIMITS if one in models):
+        for name in (limit for limit in LIMITS if limit in models):
             print(f"  {name + ', of uniform':32}{figure(taken[name], taken[UNIFORM])}")
 
 

@@ -154,22 +154,22 @@ def _time_work(drawer: Drawer, work: Work, seed: tuple[int, ...]) -> float:
 
 def installed(kinds: Iterable[Kind]) -> list[Kind]:
     """Return the classes whose library is installed, saying which are not."""
-    found = []
+    present = []
     for kind in kinds:
         if importlib.util.find_spec(MODULES.get(kind.package, kind.package)) is None:
             print(f'{kind.label}: not installed: pip install "replaylab[{kind.extra}]"')
         else:
-            found.append(kind)
-    return found
+            present.append(kind)
+    return present
 
 
 def filled(make: Callable[[], Kind], steps: int) -> tuple[Kind, float | None]:
     """Return what `make` makes and fills, and by how many bytes a step the process grew meanwhile."""
     before = resident_bytes()
-    one = make()
-    one.fill()
+    drawer = make()
+    drawer.fill()
     after = resident_bytes()
-    return one, None if before is None or after is None else (after - before) / steps
+    return drawer, None if before is None or after is None else (after - before) / steps
 
 
 def build(kinds: list[type[Drawer]], steps: int, small: int) -> tuple[list[Drawer], dict[str, float | None]]:

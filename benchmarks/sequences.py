@@ -16,7 +16,7 @@ BATCH, LENGTH, OVERLAP = 32, 80, 40
 
 
 class SequenceDrawer(StreamDrawer):
-    """What every library must return: obs, action, reward, next_obs `(32, 80, ...)`, and mask where it has one."""
+    """Expected rows of every library: obs, action, reward, next_obs `(32, 80, ...)`, and mask where it has one."""
 
     inside: ClassVar[bool] = True  # its sequences stay inside an episode
     batch: ClassVar[int] = BATCH

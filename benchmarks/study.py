@@ -21,7 +21,7 @@ STARTS = 64
 
 @dataclass(frozen=True)
 class Cost:
-    """What one environment of a study took, and would take the loop, in seconds of one core."""
+    """Seconds of one core that an environment of a study took, and that the loop would take."""
 
     environment: str
     steps: int
@@ -46,8 +46,8 @@ def _one_thread() -> None:
 
 
 def _rate(env_id: str, steps: int, seed: int) -> float:
-    found = plain_dqn.run(seed, steps, learning_starts=STARTS, env_id=env_id)
-    return found["updates"] / found["seconds"]
+    run = plain_dqn.run(seed, steps, learning_starts=STARTS, env_id=env_id)
+    return run["updates"] / run["seconds"]
 
 
 def plain_id(env_id: str) -> str:
@@ -61,7 +61,7 @@ def costs(folder: Path, steps: int, rounds: int) -> list[Cost]:
     from replaylab.study import Study
 
     study = Study.from_folder(folder)
-    found, rates = [], {}
+    measured, rates = [], {}
     for environment in study.spec.environments:
         here = [(p, study.record(f"timing/{p.id}")) for p in study.present if p.environment == environment]
         timed = [(p, timing["seconds"]) for p, timing in here if timing]  # a kill may have lost one
@@ -69,8 +69,8 @@ def costs(folder: Path, steps: int, rounds: int) -> list[Cost]:
         work = sum(p.steps * len(p.seeds) for p, _ in timed)
         plain = plain_id(environment)
         rates[plain] = rates.get(plain) or speed(plain, steps, rounds)
-        found.append(Cost(environment, work, sum(times), work / rates[plain]))
-    return found
+        measured.append(Cost(environment, work, sum(times), work / rates[plain]))
+    return measured
 
 
 def main() -> None:
@@ -79,12 +79,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2_000, help="of the loop, in each process and round")
     options = parser.parse_args()
 
-    found = costs(options.folder, options.steps, options.rounds)
-    found.append(Cost("all", sum(c.steps for c in found), sum(c.study for c in found), sum(c.loop for c in found)))
+    measured = costs(options.folder, options.steps, options.rounds)
+    measured.append(
+        Cost("all", sum(c.steps for c in measured), sum(c.study for c in measured), sum(c.loop for c in measured))
+    )
     print(f"{'environment':<30}{'steps':>14}{'study, core-hours':>20}{'loop, core-hours':>18}{'ratio':>8}")
-    for c in found:
+    for c in measured:
         print(f"{c.environment:<30}{c.steps:>14,}{c.study / 3600:>20.2f}{c.loop / 3600:>18.2f}{c.loop / c.study:>8.0f}")
-    harness.write_json(options.json, {"costs": [vars(c) for c in found]})
+    harness.write_json(options.json, {"costs": [vars(c) for c in measured]})
 
 
 if __name__ == "__main__":

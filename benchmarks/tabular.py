@@ -34,7 +34,7 @@ class Rate:
     everything: float
 
 
-def ours(sampler: Sampler, replicas: int, batch_size: int, steps: int) -> Rate:
+def replaylab_learners(sampler: Sampler, replicas: int, batch_size: int, steps: int) -> Rate:
     seeds = list(range(replicas))
     env = make_vector_env(TAXI, replicas)
     learner = QLearning(alpha=ALPHA, gamma=GAMMA, batch_size=batch_size, learning_starts=max(batch_size, 1))
@@ -99,8 +99,8 @@ def main() -> None:
 
     size = (options.replicas, options.batch_size)
     contestants = {
-        "uniform": lambda: ours(Uniform(), *size, options.steps),
-        "prioritized": lambda: ours(Prioritized(), *size, options.steps),
+        "uniform": lambda: replaylab_learners(Uniform(), *size, options.steps),
+        "prioritized": lambda: replaylab_learners(Prioritized(), *size, options.steps),
         "plain loop": lambda: plain(options.batch_size, options.steps),
     }
     rounds = harness.take_turns(contestants, options.rounds)

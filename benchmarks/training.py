@@ -116,9 +116,12 @@ def beside(rates: dict[str, list[float]], name: str, other: str) -> float:
 def tell(rates: dict[str, dict[str, list[float]]]) -> None:
     """Print the table."""
     print(f"\n{'environment':<16}{'contestant':<14}{'training steps/s':>18}{'over plain':>12}{'over SB3':>10}")
-    for env_id, found in rates.items():
-        for name, values in found.items():
-            others = [f"{beside(found, name, other):.1f}×" if other in found else "–" for other in ("plain", "sb3")]
+    for env_id, by_contestant in rates.items():
+        for name, values in by_contestant.items():
+            others = [
+                f"{beside(by_contestant, name, other):.1f}×" if other in by_contestant else "–"
+                for other in ("plain", "sb3")
+            ]
             print(f"{env_id:<16}{name:<14}{statistics.median(values):>18,.0f}{others[0]:>12}{others[1]:>10}")
 
 
@@ -137,7 +140,9 @@ def main() -> None:
         "processes": options.processes,
         "seeds_per_process": options.seeds,
         "steps_per_second": rates,
-        "over_plain": {e: {name: beside(found, name, "plain") for name in OURS} for e, found in rates.items()},
+        "over_plain": {
+            e: {name: beside(by_contestant, name, "plain") for name in OURS} for e, by_contestant in rates.items()
+        },
     }
     harness.write_json(options.json, figures)
 

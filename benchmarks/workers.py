@@ -12,10 +12,10 @@ def workers(count: int, work: Callable[[Connection], None]) -> Iterator[list[Con
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for _ in range(count):
-        here, there = context.Pipe()
-        processes.append(context.Process(target=work, args=(there,), daemon=True))
+        here, child_end = context.Pipe()
+        processes.append(context.Process(target=work, args=(child_end,), daemon=True))
         processes[-1].start()
-        there.close()  # so that a worker that dies ends the wait for it
+        child_end.close()  # so that a worker that dies ends the wait for it
         pipes.append(here)
     yield pipes
     for pipe, process in zip(pipes, processes, strict=True):

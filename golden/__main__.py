@@ -65,10 +65,10 @@ def main() -> int:
     if not before.exists():
         collected(tree, environment_of(tree), before)
     after = collected(ROOT, Path(sys.executable), BUILD / "values.npz")
-    found = differences(read(before), read(after), declared_changes())
-    print("\n".join(found[:200]))
-    print(f"{len(found)} undeclared differences from {sys.argv[1]}")
-    return int(bool(found))
+    changed = differences(read(before), read(after), declared_changes())
+    print("\n".join(changed[:200]))
+    print(f"{len(changed)} undeclared differences from {sys.argv[1]}")
+    return int(bool(changed))
 
 
 if __name__ == "__main__":

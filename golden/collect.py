@@ -132,11 +132,11 @@ def public_names() -> dict[str, object]:
 
 def samplers() -> dict[str, replay.Sampler]:
     """Return the samplers of `SAMPLERS` that this checkout has, by their text."""
-    names, made = public_names(), {}
+    names, by_text = public_names(), {}
     for text in SAMPLERS.split("\n")[1:-1]:
         with suppress(NameError):
-            made[text] = eval(text, names)
-    return made
+            by_text[text] = eval(text, names)
+    return by_text
 
 
 def steps(first: int, count: int, replicas: int | None, goals: bool) -> dict:
@@ -172,12 +172,12 @@ class Driver:
 
     def add(self, count: int) -> None:
         """Add so many time steps."""
-        given = steps(self.time, count, self.buffer.replicas, self.goals)
+        columns = steps(self.time, count, self.buffer.replicas, self.goals)
         if self.width > 2:
-            given |= {
-                name: np.resize(given[name], (*given["reward"].shape, self.width)) for name in ("obs", "next_obs")
+            columns |= {
+                name: np.resize(columns[name], (*columns["reward"].shape, self.width)) for name in ("obs", "next_obs")
             }
-        self.buffer.extend(**given)
+        self.buffer.extend(**columns)
         self.time += count
 
     def draw(self, progress: float) -> np.ndarray:
@@ -194,11 +194,11 @@ class Driver:
     def ids(self, count: int) -> np.ndarray:
         """Return at least so many drawn ids."""
         drawn = [self.draw(0.0)]
-        while sum(one.size for one in drawn) < count:
+        while sum(ids.size for ids in drawn) < count:
             if drawn[-1].size < 8 and len(drawn) >= 400:  # `Online` gives one row a batch
                 break
             drawn.append(self.draw(min(1.0, len(drawn) / 50)))
-        return np.concatenate([one.ravel() for one in drawn])
+        return np.concatenate([ids.ravel() for ids in drawn])
 
 
 def draws() -> Values:
@@ -258,12 +258,12 @@ def restored(folder: Path) -> Values:
         driver = Driver(buffer, width=WIDE if fields is compressed else 2)
         driver.ids(500)
         buffer.save(folder / f"snapshot{number}")
-        given = {"sampler": sampler} if name.startswith(("ByCount", "LaBER", "Oracle")) else {}
-        driver.buffer = ReplayBuffer.load(folder / f"snapshot{number}", continue_episodes=True, **given)
+        arguments = {"sampler": sampler} if name.startswith(("ByCount", "LaBER", "Oracle")) else {}
+        driver.buffer = ReplayBuffer.load(folder / f"snapshot{number}", continue_episodes=True, **arguments)
         yield key, driver.ids(1_000)
         if place is not None:
-            for one in (driver.buffer, buffer):
-                one.close()
+            for replay_buffer in (driver.buffer, buffer):
+                replay_buffer.close()
             place.unlink()
 
 
@@ -309,7 +309,7 @@ def network(space, num_actions):
 
 
 def own_module() -> Values:
-    """What training with a network of the user's own measures."""
+    """Metrics of training with a custom network."""
     learner = DQN(module=network, learning_starts=100)
     config = TrainingConfig("CartPole-v1", learner, Prioritized(), total_steps=600, eval_every=300, log_every=100)
     columns = train(config, seeds=[0, 1]).columns
@@ -367,7 +367,7 @@ MODULES = (
 def signatures() -> Values:
     """Every public name, and the parameters of what can be called."""
     for module in map(importlib.import_module, filter(find_spec, MODULES)):
-        names = getattr(module, "__all__", None) or [n for n, v in vars(module).items() if _own(module, n, v)]
+        names = getattr(module, "__all__", None) or [n for n, v in vars(module).items() if _is_defined_in(module, n, v)]
         for name in sorted(names):
             value = getattr(module, name)
             yield f"signatures/{module.__name__}.{name}", _signature(value)
@@ -377,7 +377,7 @@ def signatures() -> Values:
                         yield f"signatures/{module.__name__}.{name}.{member}", _signature(what)
 
 
-def _own(module, name: str, value: object) -> bool:
+def _is_defined_in(module, name: str, value: object) -> bool:
     return not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
 
 

@@ -25,9 +25,9 @@ def differences(base: dict[str, np.ndarray], head: dict[str, np.ndarray], change
             ``{name, reason}``, where a name may hold ``*``.
     """
     renamed = changes.get("renamed", {})
-    declared = [one["name"] for one in changes.get("change", [])]
+    declared = [change["name"] for change in changes.get("change", [])]
     base = {_renamed(name, renamed): value for name, value in base.items()}
-    found = []
+    lines = []
     for name in sorted({*base, *head}):
         if name not in head:
             what = "is gone"
@@ -38,13 +38,15 @@ def differences(base: dict[str, np.ndarray], head: dict[str, np.ndarray], change
         else:
             what = f"was {text(base[name])}, is {text(head[name])}"
         if not any(fnmatchcase(name, pattern) for pattern in declared):
-            found.append(f"{name}: {what}")
-    return found
+            lines.append(f"{name}: {what}")
+    return lines
 
 
-def same(one: np.ndarray, other: np.ndarray) -> bool:
+def same(array: np.ndarray, other: np.ndarray) -> bool:
     """Return whether two values are equal, NaN to NaN."""
-    return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")
+    return array.shape == other.shape and np.array_equal(
+        array, other, equal_nan=array.dtype.kind == other.dtype.kind == "f"
+    )
 
 
 def text(value: np.ndarray) -> str:

@@ -1,1 +1,1 @@
-"""What `DeviceReplay` does on a GPU, against its targets: `make device-check`."""
+"""Checks of `DeviceReplay` on a GPU against its targets: `make device-check`."""

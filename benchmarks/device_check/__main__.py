@@ -1,4 +1,4 @@
-"""What `DeviceReplay` does on a GPU, against its targets.
+"""Check `DeviceReplay` on a GPU against its targets.
 
     make device-check ARGS="kernels peers graphs"
     make device-check ARGS="pong --strategy prioritized --minutes 6" WHEELS=some/folder
@@ -22,15 +22,19 @@ PARTS = ("kernels", "peers", "host", "graphs", "pong")
 
 def parser() -> argparse.ArgumentParser:
     """Return the options."""
-    made = argparse.ArgumentParser(prog="make device-check", description=__doc__.splitlines()[0])
-    made.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all unless given")
-    made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where to run")
-    made.add_argument("--small", action="store_true", help="small sizes; on a CPU always")
-    made.add_argument("--strategy", choices=("uniform", "prioritized"), default="prioritized", help="of the part pong")
-    made.add_argument("--minutes", type=float, default=6.0, help="how long the part pong learns; small: seconds")
-    made.add_argument("--wheels", type=Path, default=None, help="a folder with wheels and FastTD3's fast_td3_utils.py")
-    made.add_argument("--out", type=Path, default=Path("build/device-check/figures.json"), help="where to write JSON")
-    return made
+    parser = argparse.ArgumentParser(prog="make device-check", description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all unless given")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where to run")
+    parser.add_argument("--small", action="store_true", help="small sizes; on a CPU always")
+    parser.add_argument(
+        "--strategy", choices=("uniform", "prioritized"), default="prioritized", help="of the part pong"
+    )
+    parser.add_argument("--minutes", type=float, default=6.0, help="how long the part pong learns; small: seconds")
+    parser.add_argument(
+        "--wheels", type=Path, default=None, help="a folder with wheels and FastTD3's fast_td3_utils.py"
+    )
+    parser.add_argument("--out", type=Path, default=Path("build/device-check/figures.json"), help="where to write JSON")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures.write(options.out, {key: str(value) for key, value in vars(options).items()})
     print(table(figures))
     print(options.out)
-    return int(any(figure.reached is False for figure in figures.found))
+    return int(any(figure.reached is False for figure in figures.figures))
 
 
 if __name__ == "__main__":

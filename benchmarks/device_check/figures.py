@@ -1,4 +1,4 @@
-"""What was measured: figures with their targets, as a table and as JSON."""
+"""Measured figures with their targets, as a table and as JSON."""
 
 import json
 import platform
@@ -37,13 +37,13 @@ class Figures:
 
     Attributes:
         device: Where it ran.
-        found: The figures.
+        figures: The figures.
         skipped: What was left out, and why.
         part: The part that runs now.
     """
 
     device: Any
-    found: list[Figure] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     part: str = ""
 
@@ -65,8 +65,8 @@ class Figures:
         """Note a figure and return it; targets of time count on a GPU only, others `anywhere`."""
         if not (self.on_gpu or anywhere):
             reached = None
-        self.found.append(Figure(self.part, what, float(value), unit, target, reached, note))
-        print(line_of(self.found[-1]), flush=True)
+        self.figures.append(Figure(self.part, what, float(value), unit, target, reached, note))
+        print(line_of(self.figures[-1]), flush=True)
         return value
 
     def skip(self, what: str, why: str) -> None:
@@ -82,8 +82,8 @@ class Figures:
             self.skip(what, f"{error}".splitlines()[0])
         except Exception as error:  # of any kind, since it may come from a peer or a driver
             note = f"{type(error).__name__}: {error}".splitlines()[0]
-            self.found.append(Figure(self.part, what, None, "", "", False, f"failed: {note}"))
-            print(line_of(self.found[-1]), flush=True)
+            self.figures.append(Figure(self.part, what, None, "", "", False, f"failed: {note}"))
+            print(line_of(self.figures[-1]), flush=True)
 
     def write(self, path: Path, arguments: dict[str, Any]) -> None:
         """Write all of it as JSON."""
@@ -104,7 +104,7 @@ class Figures:
         except ImportError:
             about["triton"] = None
         path.parent.mkdir(parents=True, exist_ok=True)
-        figures = [asdict(figure) for figure in self.found]
+        figures = [asdict(figure) for figure in self.figures]
         path.write_text(json.dumps({**about, "figures": figures, "skipped": self.skipped}, indent=1) + "\n")
 
 
@@ -117,6 +117,6 @@ def line_of(figure: Figure) -> str:
 
 def table(figures: Figures) -> str:
     """Return everything as text."""
-    lines = [line_of(figure) for figure in figures.found if figure.target or figure.reached is False]
+    lines = [line_of(figure) for figure in figures.figures if figure.target or figure.reached is False]
     skipped = [f"skipped: {what} ({why})" for what, why in figures.skipped.items()]
     return "\n".join(["", "against the targets:", *lines, *skipped])

@@ -34,12 +34,12 @@ class Step:
     def __init__(self, sampler: Sampler, sizes: Sizes, device: torch.device) -> None:
         self.rows = sizes.batches[0]
         self.replay = filled(sizes.capacity // 4, sizes.envs, device, sampler, 3, next_obs="derived")
-        self.given = steps(device, sizes.envs, torch.Generator(device).manual_seed(4))
+        self.steps = steps(device, sizes.envs, torch.Generator(device).manual_seed(4))
         torch.manual_seed(0)
         self.network = torch.nn.Linear(OBS, 1).to(device)
 
     def __call__(self) -> dict[str, torch.Tensor]:
-        self.replay.add(**self.given)
+        self.replay.add(**self.steps)
         batch = self.replay.sample(self.rows)
         with torch.no_grad():
             after = self.network(batch.next_obs)[:, 0]
@@ -86,7 +86,7 @@ def _replays(figures: Figures, sizes: Sizes) -> None:
             eager()
         for number in range(sizes.steps):
             for step in (eager, graphed):
-                step.given["reward"].fill_(float(number % 7))
+                step.steps["reward"].fill_(float(number % 7))
             graph.replay()
             eager()
         name = type(sampler).__name__

@@ -85,10 +85,10 @@ def _from_python(figures: Figures, sizes: Sizes) -> None:
 def _updates(figures: Figures, sizes: Sizes, replay: DeviceReplay) -> None:
     device, took = figures.device, []
     large = filled_rows(sizes.large, device, SAMPLER, 1)
-    for one in (replay, large):
-        ids = repeated_ids(one, sizes.updated)
+    for buffer in (replay, large):
+        ids = repeated_ids(buffer, sizes.updated)
         errors = torch.randn(sizes.updated, device=device)
-        took.append(graph_us(lambda: one.update_priorities(ids, errors), device, sizes.calls, sizes.blocks))  # noqa: B023
+        took.append(graph_us(lambda: buffer.update_priorities(ids, errors), device, sizes.calls, sizes.blocks))  # noqa: B023
     name = f"update of {sizes.updated:,} ids, a quarter repeated, graph"
     figures.add(name, took[0], "µs", "≤ 15 µs", took[0] <= 15)
     ratio = took[1] / took[0]

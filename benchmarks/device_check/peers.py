@@ -76,8 +76,8 @@ def _torchrl(figures: Figures, sizes: Sizes) -> None:
 
 
 def _our_prioritized(sizes: Sizes, device: torch.device) -> float:
-    ours = filled(sizes.capacity, sizes.envs, device, Prioritized(0.6, 0.4), next_obs="derived")
-    return eager_us(lambda: ours.sample(sizes.batches[0]), device, sizes.calls, sizes.blocks)
+    lab = filled(sizes.capacity, sizes.envs, device, Prioritized(0.6, 0.4), next_obs="derived")
+    return eager_us(lambda: lab.sample(sizes.batches[0]), device, sizes.calls, sizes.blocks)
 
 
 def _fasttd3(figures: Figures, sizes: Sizes, n_steps: int, wheels: Path | None) -> None:
@@ -88,10 +88,10 @@ def _fasttd3(figures: Figures, sizes: Sizes, n_steps: int, wheels: Path | None) 
     original = None if wheels is None else _original_fasttd3(figures, wheels)
     if original is None:
         reference = FastTD3Buffer(*shape, n_steps, 0.99, device)
-        theirs, add, source = reference.sample, reference.add, "operations of"
+        draw, add, source = reference.sample, reference.add, "operations of"
     else:
         buffer = original(*shape, n_critic_obs=OBS, n_steps=n_steps, gamma=0.99, device=device)
-        theirs, add, source = buffer.sample, partial(_extend, buffer), "original of"
+        draw, add, source = buffer.sample, partial(_extend, buffer), "original of"
     store, mine = _our_fasttd3(shape, n_steps, device)
     generator = torch.Generator(device).manual_seed(0)
     for _ in range(length + 2):
@@ -99,7 +99,7 @@ def _fasttd3(figures: Figures, sizes: Sizes, n_steps: int, wheels: Path | None) 
         add(step)
         store(step)
     how = (device, sizes.calls, sizes.blocks)
-    took = eager_us(lambda: theirs(per_env), *how)
+    took = eager_us(lambda: draw(per_env), *how)
     figures.add(f"{source} FastTD3's buffer: {envs * per_env:,} rows, n = {n_steps}", took, "µs")
     our_time = eager_us(lambda: mine(per_env), *how)
     times = {1: 2, 3: 5}[n_steps]
@@ -158,32 +158,32 @@ def _memory(figures: Figures, sizes: Sizes) -> None:
     cpu = torch.device("cpu")  # sizes do not depend on the device
     envs, length = 64, max(256, sizes.capacity // 64 // 16)
     for (obs, action), most in (((OBS, ACTION), 0.75), ((376, 17), 0.60)):
-        theirs = FastTD3Buffer(envs, length, obs, action, 1, 0.99, cpu).nbytes
+        fasttd3_bytes = FastTD3Buffer(envs, length, obs, action, 1, 0.99, cpu).nbytes
         for sampler in (Uniform(), Prioritized(0.6, 0.4)):
-            ours = DeviceReplay(
+            lab = DeviceReplay(
                 envs * length, fields(obs, action), num_envs=envs, sampler=sampler, next_obs="derived", device=cpu
             )
-            ratio = ours.nbytes / theirs
+            ratio = lab.nbytes / fasttd3_bytes
             what = f"memory of {type(sampler).__name__} at {(obs, action)}, of FastTD3's"
             figures.add(what, ratio, "×", f"≤ {most:.2f} ×", ratio <= most, anywhere=True)
 
 
 def _maniskill(figures: Figures, sizes: Sizes) -> None:
     device, rows, envs = figures.device, sizes.batches[1], sizes.envs
-    theirs = ManiSkillBuffer(envs, sizes.capacity, OBS, ACTION, device)
+    maniskill = ManiSkillBuffer(envs, sizes.capacity, OBS, ACTION, device)
     spaces = {
         "single_observation_space": SimpleNamespace(shape=(OBS,)),
         "single_action_space": SimpleNamespace(shape=(ACTION,)),
     }
-    ours = ReplayBuffer(SimpleNamespace(**spaces), envs, sizes.capacity, device, device, seed=0)
+    lab = ReplayBuffer(SimpleNamespace(**spaces), envs, sizes.capacity, device, device, seed=0)
     generator = torch.Generator(device).manual_seed(0)
     for _ in range(sizes.capacity // envs + 2):
         step = steps(device, envs, generator)
-        theirs.add(step)
-        ours.add(step["obs"], step["next_obs"], step["action"], step["reward"], step["terminated"])
+        maniskill.add(step)
+        lab.add(step["obs"], step["next_obs"], step["action"], step["reward"], step["terminated"])
     how = (device, sizes.calls, sizes.blocks)
-    took = eager_us(lambda: theirs.sample(rows), *how)
+    took = eager_us(lambda: maniskill.sample(rows), *how)
     figures.add(f"operations of ManiSkill's buffer: {rows:,} rows", took, "µs")
-    mine = eager_us(lambda: ours.sample(rows), *how)
+    mine = eager_us(lambda: lab.sample(rows), *how)
     ratio = took / mine
     figures.add("ours in its place, faster by", ratio, "×", "≥ 4 ×", ratio >= 4, note=f"{mine:.1f} µs")

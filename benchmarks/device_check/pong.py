@@ -16,7 +16,7 @@ NEEDED = ("gymnasium", "ale_py", "cv2")
 
 @dataclass(frozen=True)
 class Game:
-    """How Pong is learned; the rest is as in ``studies/pong-gpu.toml``.
+    """Settings of learning Pong; the others are as in ``studies/pong-gpu.toml``.
 
     Attributes:
         strategy: "uniform" or "prioritized".

@@ -30,10 +30,10 @@ def python_path(site: Path) -> str:
 def prepare(site: Path, wheels: Path | None) -> None:
     """Install wheels, if a folder is given, and build and install the library where that is needed."""
     site.mkdir(parents=True, exist_ok=True)
-    found = [] if wheels is None else sorted(map(str, wheels.glob("*.whl")))
-    if found:
-        print(f"==> installing {len(found)} wheels from {wheels}", flush=True)
-        subprocess.run([*PIP, "--no-compile", "--upgrade", "--target", str(site), *found], check=True)
+    wheel_files = [] if wheels is None else sorted(map(str, wheels.glob("*.whl")))
+    if wheel_files:
+        print(f"==> installing {len(wheel_files)} wheels from {wheels}", flush=True)
+        subprocess.run([*PIP, "--no-compile", "--upgrade", "--target", str(site), *wheel_files], check=True)
     if imports_checkout(site):
         return
     print("==> building the C++ core", flush=True)

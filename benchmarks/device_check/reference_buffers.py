@@ -55,13 +55,13 @@ class FastTD3Buffer:
         full = self.stored >= self.length
         newest = self.stored % self.length - 1
         if full:  # returns must not run from the newest step into the oldest one
-            kept = self.truncations[:, newest].clone()
+            previous = self.truncations[:, newest].clone()
             self.truncations[:, newest] = torch.logical_not(self.dones[:, newest]).to(torch.int64)
         index = self._indices(self.length if full else max(1, self.stored - self.n_steps + 1), per_env)
         batch = {name: self._vectors(name, index) for name in ("obs", "action")}
         batch |= self._returns(index)
         if full:
-            self.truncations[:, newest] = kept
+            self.truncations[:, newest] = previous
         return batch
 
     def _returns(self, index: Tensor) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ OBS, ACTION = 17, 6
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is stored and drawn.
+    """Sizes of what is stored and drawn.
 
     Attributes:
         capacity: Stored steps.
@@ -59,12 +59,12 @@ def steps(
 ) -> dict[str, torch.Tensor]:
     """Return a step of every environment; one in a hundred ends, and as many are truncated."""
     ends = torch.rand(2, envs, generator=generator, device=device) < 0.01
-    made = torch.rand(envs, 2 * obs + action + 1, generator=generator, device=device)
+    numbers = torch.rand(envs, 2 * obs + action + 1, generator=generator, device=device)
     return {
-        "obs": made[:, :obs],
-        "next_obs": made[:, obs : 2 * obs],
-        "action": made[:, 2 * obs : 2 * obs + action],
-        "reward": made[:, -1],
+        "obs": numbers[:, :obs],
+        "next_obs": numbers[:, obs : 2 * obs],
+        "action": numbers[:, 2 * obs : 2 * obs + action],
+        "reward": numbers[:, -1],
         "terminated": ends[0],
         "truncated": ends[1] & ~ends[0],
     }

@@ -64,7 +64,7 @@ def test_failures_and_missing_packages_are_named(monkeypatch, capsys):
     figures.attempt("another package", lambda: importlib.import_module("no_such_package"))
     assert figures.skipped["pong: another package"] == "No module named 'no_such_package'"
     figures.attempt("something", lambda: 1 / 0)
-    assert figures.found[0].reached is False
+    assert figures.figures[0].reached is False
     assert "failed: ZeroDivisionError" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         check.main(["kernel"])
