@@ -59,7 +59,6 @@ def tiny(tmp_path):
         (["study", "report"], "replaylab study report results/quick"),
         (["study", "list"], "replaylab study list"),
         (["study", "show"], "replaylab study show quick"),
-        (["claims"], "replaylab claims 1 6 --json claims.json"),
         (["watch"], "replaylab watch runs/mine"),
         (["train"], "replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000"),
     ],
@@ -139,55 +138,6 @@ def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
     assert "RuntimeError: it broke" in printed.err
     assert "FAILED tests.commands.failing:FailsNumbered-v0 · q · uniform · 2 seeds from 0" in printed.err
     assert "report: " in printed.out
-
-
-def test_an_environment_that_is_not_there_is_reported_before_anything_is_trained(tmp_path, capfd):
-    file = tmp_path / "tiny.toml"
-    file.write_text(TABULAR.format(more=', "NoSuch-v0"'))
-    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]) == 2
-    printed = capfd.readouterr()
-    assert "NoSuch-v0 · q · uniform · 2 seeds from 0, and 1 more like it, cannot be run: `env_id` must" in printed.err
-    assert "Traceback" not in printed.err
-    assert printed.out == "checking 4 cells\n"
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (
-            ["study", "report", "nowhere"],
-            "replaylab: nowhere: holds no study (there is no study.json). Give the folder a "
-            "`replaylab study run` wrote, such as results/quick.\n",
-        ),
-        (
-            ["train", "--strategy", "prioritised"],
-            "replaylab: train: `--strategy.type` must be one of anti_prioritized, blocks, by_steps_to_end, "
-            "combined, episode_ends, geometric, greedy, laber, lap, mixture, online, oracle, permuted, "
-            "prioritized, queue, rank_based, "
-            "recency, relo, shuffled_epochs, sliding_window, tape, uniform, none, "
-            "but got 'prioritised'; did you mean "
-            "`prioritized`?\n",
-        ),
-        (
-            ["train", "--strategy", "online", "--strategy-options", "alpha=1"],
-            "replaylab: train: unknown key `--strategy.alpha`. No options are allowed here.\n",
-        ),
-        (
-            ["train", "--learner-options", "gamma"],
-            "replaylab: train: --learner-options take KEY=VALUE, but got 'gamma'.\n",
-        ),
-        (
-            ["train", "--seeds", "0"],
-            "replaylab: train: `seeds` must have at least one entry, but got ().\n",
-        ),
-    ],
-)
-def test_wrong_input_is_one_message_and_exit_code_2(command, message, capsys):
-    assert cli.main(command) == 2
-    printed = capsys.readouterr()
-    assert printed.err == message
-    assert printed.out == ""
 
 
 def test_list_names_the_shipped_studies(capsys):
@@ -331,24 +281,3 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
     ]
     assert cli.main([*options, "--save", str(tmp_path / "other"), "--save-every", "50"]) == 2
     assert "a checkpoint needs an environment that can continue exactly" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--env", "Taxi-v4", "--transforms", "hindsight"], "a goal environment must have the functions"),
-        (["--transforms", "nstep"], "did you mean `n_step`"),
-        (["--env", "Pendulum-v1", "--learner", "q_learning"], "tables need Discrete observations"),
-        (["--env-options", "nonsense=1"], "`env_options` do not fit CartPole-v1"),
-        (
-            ["--strategy", "prioritized", "--strategy-options", "block_length=3"],
-            "a multiple of the sampler's `block_length`",
-        ),
-        (["--strategy", "oracle"], "the oracle must know what an update does to a table"),
-        (["--out", "/"], "--out must be a file, but / is a folder"),
-        (["--save", "/dev/null"], "--save /dev/null cannot be written"),
-    ],
-)
-def test_train_says_what_cannot_be_before_it_begins(options, message, capsys):
-    assert cli.main(["train", *options, *(["--learner", "q_learning"] if "Taxi-v4" in options else [])]) == 2
-    assert message in capsys.readouterr().err

@@ -86,26 +86,3 @@ def test_wrong_options(dots, options, message, tmp_path, monkeypatch, capsys):
     code, _, err = watch(capsys, dots, *options)
     assert (code, message in err) == (2, True)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow  # a study of Pong with its pictures: tests/study/execution/test_pixels_pipeline.py
-def test_a_checkpoint_of_pong_is_filmed(tmp_path, capsys):
-    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
-    pytest.importorskip("cv2", reason="the extra `atari` is not installed")
-    options = "--seeds 1 --steps 50 --eval-every 50 --env-options max_num_frames_per_episode=100"
-    train(
-        tmp_path / "run",
-        "ALE/Pong-v5",
-        "--save-every",
-        "40",
-        "--transforms",
-        "frame_stack:stacked_input=true",
-        *options.split(),
-    )
-    for agent in (tmp_path / "run").glob("agents-*.npz"):
-        agent.unlink()
-    code, out, _ = watch(capsys, tmp_path / "run", "--video", tmp_path / "b.gif", "--max-steps", 9)
-    assert code == 0
-    assert "9 steps, return " in out
-    with Image.open(tmp_path / "b.gif") as video:
-        assert video.size == (160, 210)

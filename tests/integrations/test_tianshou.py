@@ -179,6 +179,13 @@ class TestRefusals:
             made().set_beta(0.5)
 
 
+def test_samplers_without_feedback_warn_once():
+    buffer = made(times=S)
+    with pytest.warns(UserWarning, match=r"RankBased draws by priorities, but 1,000 batches .* update_tensordict_pri"):
+        for _ in range(1000):
+            buffer.sample_indices(4)
+
+
 def test_feedback_for_all_rows_is_for_those_that_were_handed_out():
     buffer = made(Prioritized(alpha=1.0, beta=0.4, epsilon=0.0), envs=1, times=S)
     for _ in range(5):

@@ -235,6 +235,13 @@ class TestRefusals:
             made(Uniform()).sampler.load_state_dict(made().sampler.state_dict())
 
 
+def test_samplers_without_feedback_warn_once():
+    buffer = made()
+    with pytest.warns(UserWarning, match=r"RankBased draws by priorities, but 1,000 batches .* update_tensordict_pri"):
+        for _ in range(1000):
+            buffer.sample()
+
+
 def test_pickled():
     buffer = made()
     other = pickle.loads(pickle.dumps(buffer))

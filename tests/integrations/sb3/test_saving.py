@@ -115,12 +115,6 @@ def test_a_buffer_of_other_environments_is_refused(kind, sampler, deleted, tmp_p
         ReplayLabBuffer(40, BOX, ACTION, n_envs=2).read_in(LibraryBuffer(40, BOX, ACTION, n_envs=4))
 
 
-def test_deep_copies_share_nothing():
-    model = small().learn(40)
-    copied = copy.deepcopy(model.replay_buffer)
-    before = len(copied.replay)
-    model.learn(20, reset_num_timesteps=False)
-    assert len(copied.replay) == before
 
 
 @pytest.mark.parametrize("steps", [20, 70])
@@ -184,12 +178,6 @@ def test_a_folder_in_place_of_a_pickle_is_named(tmp_path):
     assert model.replay_buffer.size() == 32
 
 
-def test_batches_are_the_callers():
-    model = small(DQN).learn(30)
-    first = model.replay_buffer.sample(8)
-    kept = first.observations.clone()
-    model.replay_buffer.sample(8)
-    assert torch.equal(first.observations, kept)
 
 
 def test_what_is_read_in_goes_on_with_observations_of_another_dtype():

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ from replaylab.study.execution.worker import checkpoints
 from replaylab.study.execution.worker import perform as worker
 from tests.study.execution.executor_conformance import Counted
 from tests.study.execution.test_kills import kill_all
-from tests.study.execution.test_study_run import wait_for
+from tests.study.execution.test_study_run import start, wait_for
 from tests.study.tiny import rows, study
 
 DEEP = {"strategies": {"prioritized": {"type": "prioritized"}}, "seeds": 2, "baseline": "prioritized"}
@@ -190,80 +188,19 @@ def _manifest(made: Study, name: str) -> Path:
     return made.folder / "checkpoints" / name / "run.json"
 
 
-PONG = """
-name = "tiny-pong"
-environments = ["ALE/Pong-v5", "PongNoFrameskip-v4"]
-seeds = 1
-chunk_size = 1
-baseline = "prioritized"
-
-[budget]
-steps = 1_200
-
-[evaluation]
-every = 600
-episodes = 1
-held_out = 10
-
-[logging]
-every = 100
-
-[measures]
-every = 0
-
-[learners.dqn]
-type = "dqn"
-pixel_network = "data_efficient"
-dueling = true
-batch_size = 8
-capacity = 600
-learning_starts = 100
-train_period = 4
-target_period = 20
-epsilon = { type = "linear", start = 1.0, end = 0.05, until = 0.5 }
-
-[strategies.prioritized]
-type = "prioritized"
-transforms = [{ type = "n_step", steps = 3 }, { type = "frame_stack", length = 4, stacked_input = true }]
-
-[env_options."ALE/Pong-v5"]
-screen_size = 42
-max_num_frames_per_episode = 700
-
-[env_options."PongNoFrameskip-v4"]
-screen_size = 42
-max_num_frames_per_episode = 700
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.no_sanitizer
-def test_kills_in_the_middle_of_pong(tmp_path):
-    """`kill -9` of `replaylab study run` and its workers; sticky actions and none, frames stored once, three steps."""
-    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
-    pytest.importorskip("cv2", reason="the extra `atari` is not installed")
-    file = tmp_path / "pong.toml"
-    file.write_text(PONG)
-    whole, made = (Study.from_toml(file, tmp_path / name) for name in ("whole", "made"))
-    assert whole.run(workers=2, checkpoint_every=None).complete
-    command = [sys.executable, "-m", "replaylab", "study", "run", str(file), "--out", str(made.folder)]
-    command += ["--workers", "2", "--checkpoint-every", "0.5", "--no-report"]
-    last: dict[str, int] = {}
+def test_kills_between_checkpoints(tmp_path):
+    """`kill -9` of a study and its workers."""
+    longer = DEEP | {"budget__steps": 40_000, "evaluation__every": 20_000}
+    made, last = study(tmp_path / "made", **longer), 0
     for _ in range(2):
-        run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        wait_for(lambda run=run, last=last: further(last, made) or run.poll() is not None)
+        run = start(made.folder, 0.2, **longer)
+        wait_for(lambda run=run, last=last: sum(kept(made).values()) > last or run.poll() is not None)
         assert run.poll() is None, "the study was too short to be killed"
         kill_all(run)
-        last = kept(made)
-    assert not made.present
+        ((name, last),) = kept(made).items()
     again = Spy()
-    assert made.run(workers=2, reporter=again, checkpoint_every=10.0).complete
-    for name, steps in last.items():
-        assert 0 < steps <= min(again.seen[name])
-    np.testing.assert_equal(rows(made), rows(whole))
-
-
-def further(last: dict[str, int], made: Study) -> bool:
-    """Return whether both chunks have been kept, further on than before."""
-    now = kept(made)
-    return len(now) == 2 and all(steps > last.get(name, 0) for name, steps in now.items())
+    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+    assert 0 < last <= min(again.seen[name])
+    np.testing.assert_equal(rows(made), unbroken(tmp_path / "unbroken", **longer))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from replaylab.errors import ConfigError
 from replaylab.study import InProcess
 from replaylab.study.execution.estimate import CellEstimate, Estimate
 from replaylab.study.execution.worker.calibration import Speed, _limit, _pace
@@ -95,8 +94,3 @@ def test_the_limit_of_episodes_is_that_of_the_options(tmp_path, name, options, l
         pytest.importorskip("cv2", reason="the extra `atari` is not installed")
     one = study(tmp_path).chunks[0]
     assert _limit(one.model_copy(update={"environment": name, "env_options": options})) == limit
-
-
-def test_workers_must_be_at_least_one(tmp_path):
-    with pytest.raises(ConfigError, match=r"^`workers` must be at least 1, but got 0$"):
-        study(tmp_path).estimate(workers=0)

@@ -52,13 +52,6 @@ def test_a_strategy_and_an_environment_more(tmp_path):
     assert set(Counter(places).values()) == {1}
 
 
-def test_a_changed_setting_takes_nothing_of_what_is_there(tmp_path):
-    assert study(tmp_path, **LAKE).run(executor=InProcess()).complete
-    changed = LAKE | MORE | {"learners": {"q": {"type": "q_learning", "batch_size": 5}}}
-    assert seeds_of(study(tmp_path, **changed).chunks) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
-    assert study(tmp_path, **changed).present == []
-
-
 def test_another_chunk_keeps_what_is_there(tmp_path):
     assert study(tmp_path, **LAKE).run(executor=InProcess()).complete
     assert seeds_of(study(tmp_path, **LAKE | MORE | {"chunk_size": 10}).chunks) == [

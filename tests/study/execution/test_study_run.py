@@ -24,14 +24,16 @@ SCRIPT = textwrap.dedent(
     import json, sys
     from pathlib import Path
     from replaylab.study import Spec, Study
-    Study(Spec.from_table(json.loads(sys.argv[1])), Path(sys.argv[2])).run(workers=2)
+    study = Study(Spec.from_table(json.loads(sys.argv[1])), Path(sys.argv[2]))
+    study.run(workers=2, checkpoint_every=float(sys.argv[3]))
     """
 )
 
 
-def start(folder: Path, **changes: object) -> subprocess.Popen[bytes]:
+def start(folder: Path, checkpoint_every: float = 600.0, **changes: object) -> subprocess.Popen[bytes]:
     """Run the tiny study in its own process."""
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, json.dumps(table(**changes)), str(folder)])
+    arguments = [json.dumps(table(**changes)), str(folder), str(checkpoint_every)]
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments])
 
 
 def workers_of(parent: int) -> list[int]:
@@ -131,13 +133,10 @@ def one_worker():
     ("changes", "message"),
     [
         ({"environments": ["CartPole-v1", "NoSuch-v0"]}, "must name a Gymnasium environment, but got 'NoSuch-v0'"),
-        ({"environments": ["CartPole-v1", "Pendulum-v1"]}, "DQN needs Discrete actions"),
-        ({"learners__table": {"type": "q_learning", "batch_size": 4}}, "tables need Discrete observations"),
         (
             {"strategies__hindsight": {"type": "uniform", "transforms": [{"type": "hindsight"}]}},
             "a goal environment must have the functions",
         ),
-        ({"env_options": {"CartPole-v1": {"nonsense": 1}}}, "`env_options` do not fit CartPole-v1"),
     ],
 )
 def test_what_cannot_be_run_is_reported_before_anything_is_trained(changes, message, one_worker, tmp_path):
@@ -226,14 +225,6 @@ def test_a_failing_chunk_is_reported_and_the_rest_goes_on(tmp_path):
     assert all("Traceback (most recent call last)" in f.traceback for f in summary.failures)
     assert {p.environment for p in summary.ran} == {"CartPole-v1"}
     assert len(list((tmp_path / "failures").iterdir())) == 2
-
-
-def test_more_seeds_and_strategies_run_only_what_is_missing(unbroken, tmp_path):
-    run_here(tmp_path, seeds=2)
-    summary = study(tmp_path).run(executor=InProcess())
-    assert len(summary.ran) == 2
-    assert len(summary.skipped) == 2
-    assert rows(study(tmp_path)) == rows(unbroken)
 
 
 def test_a_changed_setting_never_mixes(unbroken, tmp_path):

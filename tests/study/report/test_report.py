@@ -137,19 +137,6 @@ def test_the_same_data_make_the_same_bytes(reported):
     assert {f: f.read_bytes() for f in files} == before
 
 
-def test_it_goes_to_another_folder_and_leaves_the_results_alone(tmp_path):
-    found = pretended(tmp_path / "results", 10.0, seeds=4)
-    before = {file: file.stat().st_mtime_ns for file in sorted(found.folder.rglob("*"))}
-    moved = found.folder.rename(tmp_path / "moved")
-    moved.chmod(0o555)
-    try:
-        with sections("levels"):
-            assert main(["study", "report", str(moved), "--out", str(tmp_path / "deep" / "out")]) == 0
-    finally:
-        moved.chmod(0o755)
-    assert {found.folder / f.relative_to(moved): f.stat().st_mtime_ns for f in sorted(moved.rglob("*"))} == before
-    there = {str(f.relative_to(tmp_path / "deep" / "out")) for f in (tmp_path / "deep" / "out").rglob("*.*")}
-    assert {"report.html", "figures/levels.svg", "figures/levels.csv", "tables/levels.csv"} <= there
 
 
 def test_a_part_of_a_study_is_reported_as_a_part(tmp_path, no_sections):
@@ -212,18 +199,8 @@ def test_many_environments_are_listed_by_name(tmp_path, no_sections):
     assert "<dt>seeds</dt><dd>0 to 5</dd>" in page
 
 
-def test_a_folder_without_a_study(tmp_path):
-    with pytest.raises(SpecError) as caught:
-        Study.from_folder(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}: holds no study (there is no study.json). Give the folder a `replaylab study run` "
-        f"wrote, such as results/quick."
-    )
 
 
-def test_a_study_that_was_never_run(tmp_path):
-    with pytest.raises(SpecError, match=r"holds no results of these settings yet\. Run the study first\.$"):
-        study(tmp_path).report()
 
 
 def test_without_figure_files_the_page_has_the_figures_and_no_links_to_them(page, tmp_path):

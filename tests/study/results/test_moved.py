@@ -111,19 +111,6 @@ def test_a_folder_is_reported_where_no_training_code_is(moved):
     assert reported[-3:] == [" ".join(ids), "report.html", ""]
 
 
-def test_the_records_of_the_machine_are_not_needed(tmp_path, no_sections):
-    made = pretended(tmp_path, 20.0)
-    for record in ("machine.json", "timing", "failures"):
-        found = tmp_path / record
-        if found.is_dir():
-            shutil.rmtree(found)
-        else:
-            found.unlink(missing_ok=True)
-    opened = Study.from_folder(tmp_path)
-    assert opened.present == made.chunks
-    assert opened.report(figure_files=False).is_file()
-
-
 def test_results_of_an_environment_that_is_not_here(tmp_path, undrawn):
     pretended(tmp_path, 20.0, environments=["nowhere:Gone-v0"])
     opened = Study.from_folder(tmp_path)

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 
-from replaylab.files.atomic import whole_file, write_text
+from replaylab.files.atomic import write_text
 from replaylab.study.results.folder import sweep
 from replaylab.study.results.store import SCHEMA, open_rows, write_chunk
 from tests.study.tiny import study
@@ -23,13 +23,6 @@ def test_sweep_removes_only_leftovers(tmp_path):
     os.utime(tmp_path / "runs" / f".old-{os.getpid()}.unfinished", (0, time.time() - 4_000))
     sweep(tmp_path)
     assert {p.name for p in (tmp_path / "runs").iterdir()} == {"kept.parquet", f".b-{os.getpid()}.unfinished"}
-
-
-def test_a_report_that_is_being_written_stays_whole_where_a_run_begins(tmp_path):
-    with whole_file(tmp_path / "report.html") as temporary:
-        temporary.write_text("page")
-        sweep(tmp_path)
-    assert (tmp_path / "report.html").read_text() == "page"
 
 
 def test_rows_come_sorted_whatever_the_order_they_were_logged_in(tmp_path):

@@ -153,15 +153,5 @@ def test_a_study_tells_whether_a_strategy_goes_elsewhere(tmp_path, capsys):
     assert "of reckless are to other states than those of none" in capsys.readouterr().out
 
 
-def test_only_discrete_observations_are_counted():
-    with pytest.raises(ConfigError, match="`visits` are counted of Discrete observations"):
-        train("CartPole-v1", DQN(), Online(), [0], 10, visits=True)
 
 
-def test_a_study_refuses_to_count_the_states_of_a_box_before_it_trains(tmp_path):
-    study = tiny.study(tmp_path, logging__visits=True)
-    with pytest.raises(
-        SpecError, match=r"CartPole-v1 · dqn · uniform .* cannot be run: `visits` are counted of Discrete"
-    ):
-        study.run(executor=InProcess())
-    assert study.present == []
