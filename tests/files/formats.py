@@ -40,7 +40,7 @@ def write_snapshot(folder, number):
     rng = np.random.default_rng(0)
     for _ in range(number):
         buffer.add(x=1.0, y=rng.random(64))
-    buffer.save(folder)
+    buffer.save(folder, state={"steps": number, "weights": rng.random((2, 3))})
 
 
 def a_run():

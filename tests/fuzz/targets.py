@@ -49,7 +49,7 @@ def make_corpus():
         for name, make in worlds.SNAPSHOTS.items():
             buffer = make()
             worlds.fill(buffer, np.random.default_rng(0))
-            buffer.save(Path(folder) / name)
+            buffer.save(Path(folder) / name, state=worlds.STATES.get(name))
             files = {file.name: file.read_bytes() for file in (Path(folder) / name).iterdir()}
             pack(CORPUS / f"snapshot.{name}.zip", files)
         for name, make in worlds.STORAGES.items():
@@ -140,7 +140,10 @@ class Snapshots(Target):
         self.use(worlds.exercise(buffer, np.random.default_rng(number)))
         if number % 32 == 0:
             self.use(
-                [lambda: buffer.save(self.folder / "again"), lambda: ReplayBuffer.load(self.folder / "again", **own)]
+                [
+                    lambda: buffer.save(self.folder / "again", state=buffer.state),
+                    lambda: ReplayBuffer.load(self.folder / "again", **own),
+                ]
             )
 
 

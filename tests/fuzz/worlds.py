@@ -63,8 +63,19 @@ SNAPSHOTS = {
     ),
     "episodes": lambda: _buffer(sampler=EpisodeEnds(), num_envs=2),
     "own": lambda: _buffer(sampler=Own(), num_envs=2),
+    "loop": lambda: _buffer(),
 }
 """Buffers that are saved, by name."""
+
+STATES = {
+    "loop": {
+        "weights": np.arange(6.0).reshape(2, 3),
+        "rng": np.random.default_rng(0).bit_generator.state,
+        "nested": {0: (None, True, float("nan"), np.float32(1.0)), "text": ["x", b"bytes", 2**70]},
+    }
+}
+"""States of training loops that are saved with some of them. Tensors, whose library takes long to import, are tested in
+tests/replay/test_loop_state.py."""
 
 
 def storage(path, **options):

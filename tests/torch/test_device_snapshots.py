@@ -72,6 +72,15 @@ def test_a_saved_snapshot_can_be_saved_over(tmp_path):
     assert DeviceReplay.load(tmp_path / "there", device="cpu").next_id == world.device.next_id - 6
 
 
+def test_a_loops_state_is_loaded_with_either_class(tmp_path, device):
+    world, weights = make("derived", 3, (3, 9), device), torch.arange(3.0)
+    world.device.save(tmp_path, state={"step": 7, "weights": weights.to(device)})
+    for replay in (DeviceReplay.load(tmp_path, device=device), ReplayBuffer.load(tmp_path)):
+        assert replay.state["step"] == 7
+        assert torch.equal(replay.state["weights"], weights)
+    assert world.device.state is None
+
+
 def test_drops_survive_and_hosts_refuse_them(tmp_path):
     options = {"device_options": {"final_obs_share": 0.1}, "next_obs": "derived", "sampler": Prioritized(0.6, 0.4)}
     world = World(6, 40, 2, **options)

@@ -35,6 +35,7 @@ class BufferParts:
         ahead: Batches that were drawn ahead and not delivered yet.
         drawer: The thread that draws ahead (`prefetch.Drawer`), while there is one.
         savers: The threads that are saving the buffer.
+        loop_state: The state of the training loop in the snapshot that was loaded; None: there was none.
     """
 
     config: BufferConfig
@@ -45,6 +46,7 @@ class BufferParts:
     ahead: list[BatchQueue] = field(default_factory=list)
     drawer: Any = None
     savers: set[int] = field(default_factory=set)
+    loop_state: Any = None
 
     @classmethod
     def of(cls, config: BufferConfig, seed: Seed) -> "BufferParts":

@@ -1,6 +1,7 @@
 """Members that `ReplayBuffer` and `Priorities` share: options, sizes, probabilities and snapshots."""
 
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -123,7 +124,17 @@ class CommonMembers:
             return SamplingTotals(*totals[0])
         return SamplingTotals(*(np.array(column) for column in zip(*totals, strict=True)))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """The training loop's `state` in the snapshot that was loaded or restored; see `save`.
+
+        None if the snapshot has none, and for a buffer that was created, unpickled or copied. It is an attribute, and
+        not a second result of `load`, so that `load` always returns a buffer, and `restore` reads it too.
+        """
+        loop_state: dict[str, Any] | None = self._parts.loop_state
+        return loop_state
+
+    def save(self, path: str | os.PathLike[str], *, state: Mapping[str, Any] | None = None) -> None:
         """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
 
         A kill at any moment leaves either the old or the new snapshot, complete. Saving to the same folder again
@@ -135,14 +146,31 @@ class CommonMembers:
         The snapshot is consistent. Other threads may draw and feed back meanwhile; their `add` waits. A signal handler
         may save the buffer, except if it interrupts another `save` of it; have the handler set a flag then.
 
+        Args:
+            path: The folder.
+            state: What else the training loop needs to continue, such as networks, optimizers, random states and
+                counters. It is written with the buffer, so that both are of the same moment, and is the attribute
+                `state` of the loaded buffer. Its values, nested at most 64 levels deep, are None, bools, numbers, text,
+                bytes, NumPy arrays, tensors of PyTorch (so a ``state_dict()``), and dicts, lists and tuples of these;
+                keys are text or whole numbers. Subclasses return as dict, list, tuple, str or int, tensors on the CPU.
+                Nothing is pickled. None: the snapshot has no state, even if the previous one had.
+
         Raises:
-            ConfigError: `path` is not a path.
+            ConfigError: `path` is not a path, or a value of `state` cannot be stored; the message names its place.
             StorageError: The folder cannot be created or written to.
             SnapshotError: The folder holds something other than a complete snapshot of this version, or the buffer has
                 options that cannot be saved, or a signal handler has interrupted another `save` of the buffer. The
                 previous snapshot stays. `add` raises it too, in a signal handler that interrupts a `save`.
+
+        Example:
+            >>> import tempfile
+            >>> from replaylab import Field, ReplayBuffer
+            >>> buffer, folder = ReplayBuffer(100, {"x": Field()}), tempfile.mkdtemp()
+            >>> buffer.save(folder, state={"step": 1_000, "rng": np.random.default_rng(0).bit_generator.state})
+            >>> ReplayBuffer.load(folder).state["step"]
+            1000
         """
-        persistence.save(self._parts, path)
+        persistence.save(self._parts, path, state)
 
     def restore(self, path: str | os.PathLike[str], *, continue_episodes: bool | None = None) -> None:
         """Restore, in place, what `save` wrote; see `ReplayBuffer.restore`."""

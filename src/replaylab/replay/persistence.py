@@ -20,7 +20,7 @@ from replaylab.replay import snapshot
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_parts import Buffer, BufferParts
 from replaylab.replay.config_json import config_from_json, is_custom
-from replaylab.replay.data import undelivered
+from replaylab.replay.data import loop_state, undelivered
 from replaylab.replay.data.arrays import picked
 from replaylab.replay.storage import Fifo, Handle, Reservoir
 
@@ -35,6 +35,7 @@ Kind = TypeVar("Kind", bound=Buffer)
 def save(
     parts: BufferParts,
     path: str | os.PathLike[str],
+    state: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> None:
@@ -43,10 +44,12 @@ def save(
     Args:
         parts: The parts to save.
         path: The folder.
+        state: The state of the training loop; None: none is stored.
         about: Further members of the manifest's `about`.
         arrays: Further arrays of the state, or replacements of the buffer's.
     """
     folder, thread = folder_of(path, "save"), get_ident()
+    loop, loop_arrays = (None, {}) if state is None else loop_state.written(state)
     if thread in parts.savers:
         raise SnapshotError(
             "a signal handler or a callback has interrupted save() of the same buffer; have it set a flag, and "
@@ -54,7 +57,7 @@ def save(
         )
     try:
         parts.savers.add(thread)
-        _save(parts, folder, about or {}, arrays or {})
+        _save(parts, folder, {"loop": loop, **(about or {})}, {**loop_arrays, **(arrays or {})})
     finally:
         parts.savers.discard(thread)
 
@@ -140,6 +143,7 @@ def _read(
                 _check_as_saved(parts.config, about, missing)
             draws.restore(state, about["generators"])
         parts.ahead = undelivered.read(about["ahead"], state, parts.layout.batch)
+        parts.loop_state = loop_state.read(about.get("loop"), state)
     parts.saved[folder] = saved["token"]
     return buffer
 

@@ -34,6 +34,7 @@ class DeviceParts(nn.Module):
         untransformed: Assembles steps without the transforms.
         scheduled_value: Current value of the sampler's schedule; None before the first draw.
         counts: Rows drawn, feedback whose step was not stored, and feedback that was not valid.
+        loop_state: The state of the training loop in the snapshot that was loaded.
     """
 
     counts: Tensor
@@ -51,6 +52,7 @@ class DeviceParts(nn.Module):
             Assembly(self.ring, self.packings, options, transformed, self.real, triton) for transformed in (True, False)
         )
         self.scheduled_value: float | None = None
+        self.loop_state: dict[str, Any] | None = None
         counts = torch.zeros(3, dtype=torch.int64, device=options.device)
         self.register_buffer("counts", counts, persistent=False)
 

@@ -354,16 +354,25 @@ class DeviceReplay(nn.Module):
             self.parts.scheduled_value = value
             self.parts.draws.scheduled.copy_(scheduled)
 
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """The training loop's `state` in the snapshot that was loaded, with tensors on the CPU; as `ReplayBuffer`'s."""
+        return self.parts.loop_state
+
     @torch.no_grad()
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, state: Mapping[str, Any] | None = None) -> None:
         """Write the replay to a folder, as a snapshot that `ReplayBuffer.load` can also read.
 
         The rows pass through the host's memory. If the process is killed, the old or the new snapshot remains complete.
 
+        Args:
+            path: The folder.
+            state: What else the training loop needs to continue; as for `ReplayBuffer.save`.
+
         Raises:
             ConfigError, StorageError, SnapshotError: As for `ReplayBuffer.save`.
         """
-        snapshots.save(self.parts, path)
+        snapshots.save(self.parts, path, state)
 
     @classmethod
     def load(

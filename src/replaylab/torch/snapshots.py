@@ -38,7 +38,7 @@ class _WithDrops(BufferConfig):
     kind = "DeviceReplay"
 
 
-def save(parts: DeviceParts, path: str | os.PathLike[str]) -> None:
+def save(parts: DeviceParts, path: str | os.PathLike[str], loop_state: Mapping[str, Any] | None) -> None:
     """Write a snapshot; see `DeviceReplay.save`."""
     host, options = _host_replay(parts), parts.options
     head, tail = int(parts.ring.head), int(parts.ring.tail)
@@ -50,7 +50,7 @@ def save(parts: DeviceParts, path: str | os.PathLike[str]) -> None:
     about: dict[str, Any] = {"device": {"half": dict(options.half), "final_obs_share": options.final_obs_share}}
     if tail > max(0, head - options.config.capacity):  # `ReplayBuffer` would draw what was dropped
         about["kind"] = _WithDrops.kind
-    persistence.save(host._parts, path, about, extra)
+    persistence.save(host._parts, path, loop_state, about, extra)
 
 
 def load(
@@ -140,6 +140,7 @@ def _stretches(flags: npt.NDArray[np.uint8], first: int, head: int, envs: int) -
 def _fill(parts: DeviceParts, host: ReplayBuffer, state: Arrays, folder: Path) -> None:
     """Store the steps of a host's replay, and restore the state of a device if the snapshot has one."""
     ring, config, envs = parts.ring, parts.options.config, parts.options.envs
+    parts.loop_state = host.state
     ids, head = host.stored_ids()[0], host.next_id
     if head % envs or (host._parts.core.environments(ids) != ids % envs).any():
         raise SnapshotError(

@@ -226,6 +226,7 @@ CALLS = [
     Call("get", {"ids": [1]}, {"ids": "0 []"}, buffer, called=IDS),
     Call("as_batch", {"ids": [1]}, {"ids": "0 []"}, buffer, called=IDS),
     Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, buffer),
+    Call("save", {"path": "saved"}, {"path": "text", "state": "None {}"}, buffer),
     Call("part", {"replicas": [1]}, {}, replicas),
     Call(
         replay.Priorities,
