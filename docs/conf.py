@@ -7,6 +7,7 @@ import re
 import sys
 
 from numpy.typing import ArrayLike
+from sphinx.domains.python import PyObject
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
@@ -118,6 +119,7 @@ class MetricTable(SphinxDirective):
 
 def setup(app):
     """Register the above."""
+    next(field for field in PyObject.doc_field_types if field.name == "variable").label = "Attributes"
     app.add_directive("metrics", MetricTable)
     app.connect("autodoc-process-docstring", bars)
     app.connect("autodoc-process-signature", short_types)
