@@ -81,7 +81,6 @@ def test_urls_are_refused_and_nothing_is_written(tmp_path, monkeypatch, some, ur
         ["train", "--tensorboard", "gs://bucket/run"],
         ["train", "--resume", "s3://bucket/run"],
         ["watch", "s3://bucket/run"],
-        ["claims", "1", "--json", "s3://bucket/claims.json"],
     ],
     ids=" ".join,
 )

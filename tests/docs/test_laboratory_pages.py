@@ -47,7 +47,6 @@ def test_commands_are_accepted(command, monkeypatch):
         cli.StudyReport,
         cli.TrainCommand,
         cli.WatchCommand,
-        cli.ClaimsCommand,
         cli.ClusterCommand,
     ):
         monkeypatch.setattr(kind, "__call__", read)

@@ -1,4 +1,4 @@
-"""The command line: ``replaylab study``, ``train``, ``watch``, ``claims``, ``cluster``.
+"""The command line: ``replaylab study``, ``train``, ``watch``, ``cluster``.
 
 Exit codes: 0 success; 1 a run failed, the others are stored; 2 invalid input, or results cannot be read or written; 130
 interrupted; 143 terminated.
@@ -19,7 +19,6 @@ from typing import Annotated, Any, Union, get_args
 from replaylab import __version__
 from replaylab.arguments import did_you_mean
 from replaylab.commands.catalog import StudyList, StudyShow
-from replaylab.commands.claims import ClaimsCommand
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.commands.places import with_local_paths
 from replaylab.commands.study import StudyReport, StudyRun
@@ -52,7 +51,7 @@ _OF_STUDY = {
 }
 """Commands after ``replaylab study``."""
 
-_COMMANDS = {"train": TrainCommand, "watch": WatchCommand, "claims": ClaimsCommand, "cluster": ClusterCommand}
+_COMMANDS = {"train": TrainCommand, "watch": WatchCommand, "cluster": ClusterCommand}
 """Commands besides ``study``."""
 
 
@@ -158,7 +157,7 @@ def _run(command: Callable[[], int]) -> int:
         print(f"replaylab: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:
-        continues = isinstance(command, StudyRun) or (isinstance(command, ClaimsCommand) and command.all)
+        continues = isinstance(command, StudyRun)
         goes_on = "the same command continues, from what was finished and the last checkpoints" if continues else ""
         if isinstance(command, TrainCommand) and (command.resume or command.save):
             goes_on = f"replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
