@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/start/index.md")
+PAGES = ("README.md", "docs/index.md", "docs/start/index.md")
 INSTALL = re.compile(r"^\$ pip install (.*?)(?: +#.*)?$", re.MULTILINE)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
