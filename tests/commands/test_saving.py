@@ -45,7 +45,7 @@ def test_a_run_goes_on_being_saved_as_often(tmp_path, monkeypatch):
             saved.append(every)
             super().__init__(folder, every)
 
-    monkeypatch.setattr("replaylab.learners.Checkpoints", Counted)
+    monkeypatch.setattr("replaylab.commands.train.Checkpoints", Counted)
     folder = str(tmp_path / "run")
     assert cli.main([*SHORT, "--steps", "100", "--save", folder, "--save-every", "40"]) == 0
     assert cli.main(["train", "--resume", folder]) == 0

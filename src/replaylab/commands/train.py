@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
 from replaylab.commands.saved_runs import describe_run
+from replaylab.learners import Callbacks, Checkpoints, Hook
 from replaylab.number_format import duration
 from replaylab.study.analysis import comparisons
+from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan import Chunk
 from replaylab.study.report import sentences
@@ -24,8 +26,9 @@ from replaylab.study.results import provenance
 from replaylab.study.results.store import write_chunk
 
 if TYPE_CHECKING:
-    from replaylab.learners import Agents, Hook
+    from replaylab.learners import Agents, TrainingRun
     from replaylab.watch import Episode
+
 
 Trainer = Callable[..., dict[str, Any]]
 """Trains a chunk, as `train_chunk` does, and returns its columns."""
@@ -56,8 +59,6 @@ def train_and_report(
         video: file for a greedy episode of the first seed, once it is trained.
         trainer: what trains a chunk and returns its columns.
     """
-    from replaylab.learners import Callbacks, Checkpoints
-
     began = time.perf_counter()
     film = None if video is None else _Film(chunk, video)
     hooks: list[Hook] = [] if film is None else [Callbacks(on_end=film)]
@@ -89,8 +90,6 @@ def _train_with_progress(
     chunk: Chunk, console: Console, hooks: Sequence[Hook], resume: Path | None, trainer: Trainer
 ) -> tuple[dict[str, Any], int]:
     """Train with a progress bar, print each evaluation, and return the rows, and how much was trained now."""
-    from replaylab.commands.session import Session, shown  # with the learners, which are heavy
-
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
@@ -100,9 +99,9 @@ def _train_with_progress(
         transient=True,
         disable=not console.is_terminal,
     )
-    began, session = time.perf_counter(), Session()
+    began, session = time.perf_counter(), _Session()
     evaluated: dict[int, NDArray[np.float64]] = {}
-    with shown(bar):
+    with _shown(bar):
         task = bar.add_task(chunk.label, total=chunk.steps, speed=0.0)
 
         def on_step(step: int) -> None:
@@ -121,6 +120,48 @@ def _train_with_progress(
 
         columns = trainer(chunk, on_step, on_metrics, hooks=[session, *hooks], resume=resume)
     return columns, session.todo
+
+
+class _Session(Hook):
+    """Counts, over all seeds and in the budget's unit, what this call trains.
+
+    Attributes:
+        todo: Steps or episodes that were missing when training began or continued.
+    """
+
+    def __init__(self) -> None:
+        self.todo = 0
+        self._run: TrainingRun | None = None
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Count what is missing; seeds that an algorithm trains one after the other add up."""
+        self._run = run
+        self.todo += self._left
+
+    def after_turn(self, run: TrainingRun) -> None:
+        """Store the run, which is a new one after a seed has ended."""
+        self._run = run
+
+    @property
+    def taken(self) -> int:
+        """Number of steps or episodes trained so far."""
+        return self.todo - self._left
+
+    @property
+    def _left(self) -> int:
+        return 0 if self._run is None else int(np.maximum(self._run.clock.total - self._run.clock.now, 0).sum())
+
+
+@contextmanager
+def _shown(bar: Progress) -> Iterator[None]:
+    """Show a progress bar; it is closed, and the cursor restored, however early Ctrl-C comes."""
+    try:
+        with delayed_interrupts():
+            bar.start()
+        yield
+    finally:
+        with delayed_interrupts():
+            bar.stop()
 
 
 def greedy_episode(chunk: Chunk, agent: Callable[[Any], Any] | None, max_steps: int) -> Episode:

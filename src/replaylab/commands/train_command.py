@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
+import tomllib
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,6 +18,8 @@ from replaylab.errors import ReplayError, SpecError
 if TYPE_CHECKING:
     from replaylab.commands.train import Trainer
     from replaylab.study.plan import Chunk
+    from replaylab.study.spec.components import Catalogue
+
 
 with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
     from tyro.conf import arg
@@ -32,6 +36,9 @@ DEFAULTS: dict[str, Any] = {
     "shards": 2,
 }
 """Below, None marks an option that was not passed, since --resume must distinguish it from a passed default."""
+
+_GAMES = 64
+"""Copies of an Atari game that a learner on a device steps together."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +251,6 @@ class TrainCommand:
         Raises:
             SpecError: One is unknown or breaks a rule.
         """
-        from replaylab.commands.train_options import on_device, options_of, part_of, transform_of
         from replaylab.study.plan import plan
         from replaylab.study.spec.components import LEARNERS, STRATEGIES
         from replaylab.study.spec.study_file import Spec
@@ -259,18 +265,18 @@ class TrainCommand:
         total = self.episodes or chosen["steps"]
         seeds = range(chosen["first_seed"], chosen["first_seed"] + chosen["seeds"])
         learner, strategy = (chosen[kind].rpartition(":")[2] for kind in ("learner", "strategy"))
-        strategies = part_of(chosen["strategy"], self.strategy_options, STRATEGIES, "--strategy")
-        learner_options, transforms = self.learner_options, [transform_of(text) for text in self.transforms]
-        env_options = options_of(self.env_options, "--env-options")
+        strategies = _part_of(chosen["strategy"], self.strategy_options, STRATEGIES, "--strategy")
+        learner_options, transforms = self.learner_options, [_transform_of(text) for text in self.transforms]
+        env_options = _options_of(self.env_options, "--env-options")
         if self.device is not None:
-            learner_options += on_device(self.device, chosen["env"], learner_options, transforms, env_options)
+            learner_options += _on_device(self.device, chosen["env"], learner_options, transforms, env_options)
         strategies["transforms"] = transforms
         every = max(1, total // 20) if self.eval_every is None else self.eval_every
         spec = Spec.from_table(
             {
                 "name": "train",
                 "environments": [chosen["env"]],
-                "learners": {learner: part_of(chosen["learner"], learner_options, LEARNERS, "--learner")},
+                "learners": {learner: _part_of(chosen["learner"], learner_options, LEARNERS, "--learner")},
                 "strategies": {strategy: strategies},
                 "env_options": {chosen["env"]: env_options},
                 "baseline": strategy,
@@ -289,3 +295,79 @@ class TrainCommand:
         """The options by name, with `DEFAULTS` for those that were not given."""
         chosen = {name: value for name, value in vars(self).items() if value is not None}
         return DEFAULTS | {"seeds": 10 if self.actors is None and self.device is None else 1} | chosen
+
+
+def _part_of(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
+    """Return the table of a learner or a strategy.
+
+    Args:
+        kind: A type of the catalogue, or ``module:Class``.
+        options: ``key=value``, values as in TOML.
+        catalogue: Its types.
+        where: The option of the command line that names it.
+
+    Raises:
+        SpecError: An option is unknown or breaks a rule.
+    """
+    from replaylab.study.spec.components import Part, resolve
+
+    part = Part.of(kind, _options_of(options, f"{where}-options"))
+    return resolve(part, catalogue, where, "train").model_dump()
+
+
+def _transform_of(text: str) -> dict[str, Any]:
+    """Return the table of a transform: ``type`` or ``type:key=value,key=value``, values as in TOML."""
+    kind, _, options = text.partition(":")
+    return {"type": kind, **_options_of([option for option in options.split(",") if option], "--transforms")}
+
+
+def _options_of(texts: Iterable[str], where: str) -> dict[str, Any]:
+    """Return options ``key=value`` of a command line as a table; each name may be given once."""
+    pairs = [_option(text, where) for text in texts]
+    names = [name for name, _ in pairs]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise SpecError(f"train: {where} must give each name once, but got {twice[0]} {names.count(twice[0])} times")
+    return dict(pairs)
+
+
+def _on_device(
+    device: str,
+    env_id: str,
+    learner_options: Iterable[str],
+    transforms: list[dict[str, Any]],
+    env_options: dict[str, Any],
+) -> tuple[str, ...]:
+    """Return further options of a learner that learns on a device.
+
+    Of an Atari game that has no backend, it also adds to the options of the environment, and, without a stack of
+    frames, to the transforms.
+
+    Args:
+        device: PyTorch's name of it.
+        env_id: The environment.
+        learner_options: The learner's options ``key=value``.
+        transforms: Tables of transforms.
+        env_options: Options of the environment.
+    """
+    from replaylab.envs.atari import is_atari
+
+    options = [f'device="{device}"', 'replay="device"']
+    if is_atari(env_id.rpartition(":")[2]) and env_options.setdefault("backend", "ale") == "ale":
+        if not any(option.startswith("envs=") for option in learner_options):
+            options.append(f"envs={_GAMES}")
+        frames = env_options.get("frame_stack", 4)
+        if frames != 1 and not any(transform["type"] == "frame_stack" for transform in transforms):
+            transforms.append({"type": "frame_stack", "length": frames, "padding": "zero", "stacked_input": True})
+    return tuple(options)
+
+
+def _option(text: str, where: str) -> tuple[str, Any]:
+    """Split ``key=value``; a value that is not TOML is text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SpecError(f"train: {where} take KEY=VALUE, but got {text!r}.")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
