@@ -71,8 +71,8 @@ class Target:
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))  # noqa: PTH112
         self.stack = contextlib.ExitStack()
         self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        for place in ("data.memory", "buffer_memory", "buffer_layout", "storage.storage"):
-            self.stack.enter_context(patch(f"replaylab.replay.{place}.machine_memory", lambda: MEMORY))
+        for place in ("machine", "replay.buffer_memory", "replay.buffer_layout", "replay.storage.storage"):
+            self.stack.enter_context(patch(f"replaylab.{place}.machine_memory", lambda: MEMORY))
         self.refused = 0
 
     def close(self):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from replaylab.integrations.drawn import KEPT, DrawnSteps
+from replaylab.integrations.slot_sampler import KEPT, DrawnSteps
 
 
 def array(*numbers):

@@ -31,7 +31,7 @@ def test_small_batches_skip_the_memory_lookup(monkeypatch):
     def looked_up():
         raise LookupError
 
-    monkeypatch.setattr("replaylab.replay.data.memory.machine_memory", looked_up)
+    monkeypatch.setattr("replaylab.machine.machine_memory", looked_up)
     priorities = Priorities(C, seed=0)
     priorities.extend(50)
     assert len(priorities.sample(32).id) == 32

@@ -1,5 +1,7 @@
 """Draws and feedback for libraries that store the rows themselves and identify them by slot."""
 
+from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,8 +9,95 @@ import numpy.typing as npt
 
 from replaylab.arguments import checked, optional, whole
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.integrations.drawn import DrawnSteps
 from replaylab.replay import Batch, Priorities, Schedules
+
+Slots = npt.NDArray[np.int64]
+
+KEPT = 64
+"""Largest number of batches whose feedback may be pending at the same time."""
+
+
+class DrawnSteps:
+    """The ids of the steps that were drawn from slots.
+
+    Feedback arrives by slot. It belongs to the steps drawn from the slots, and is dropped if these were overwritten:
+
+    * If the slots are those of a recent batch, in the same order, it belongs to the ids of that batch, however often
+      the slots were written or drawn since. The same holds for a contiguous part of a batch, unless its slots are those
+      stored last.
+    * If the slots are those stored last, and no feedback has arrived since, it belongs to the new steps and sets their
+      first priorities, even if a thread has drawn batches ahead meanwhile.
+    * Otherwise, for each slot, it belongs to the step last drawn from it, or to the step stored there if none was
+      drawn.
+
+    Args:
+        capacity: C.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._drawn = np.full(capacity, -1, np.int64)
+        self._stored = np.full(capacity, -1, np.int64)
+        self._batches: deque[tuple[Slots, Slots]] = deque(maxlen=KEPT)
+        self._new: Slots | None = None
+
+    def drew(self, slots: Slots, ids: Slots) -> None:
+        """Record a drawn batch."""
+        self._drawn[slots] = ids
+        self._batches.appendleft((slots.copy(), ids.copy()))  # the caller may change its arrays
+
+    def stored(self, slots: Slots, ids: Slots) -> None:
+        """Record new steps."""
+        self._stored[slots] = ids
+        self._new = slots.copy()
+
+    def shown(self, slots: Slots) -> None:
+        """Record that the steps in these slots were returned without being drawn."""
+        self._drawn[slots] = self._stored[slots]
+
+    def ids_of(self, slots: Slots) -> Slots:
+        """Return the ids of the steps that feedback for these slots belongs to; −1 for slots below 0."""
+        new, self._new = self._new, None
+        for drawn, batch_ids in self._batches:
+            if np.array_equal(drawn, slots):
+                return batch_ids
+        ids = self._stored[slots]
+        if new is None or not np.array_equal(new, slots):
+            if (part := self._part(slots)) is not None:
+                return part
+            drawn = self._drawn[slots]
+            ids = np.where(drawn >= 0, drawn, ids)
+        return np.where(slots >= 0, ids, -1)
+
+    def _part(self, slots: Slots) -> Slots | None:
+        """Return the ids of two or more slots from the newest batch that holds these slots in succession."""
+        count = len(slots)
+        for drawn, ids in self._batches if count > 1 else ():
+            for at in np.flatnonzero(drawn[: len(drawn) - count + 1] == slots[0]) if count < len(drawn) else ():
+                if np.array_equal(drawn[at : at + count], slots):
+                    return ids[at : at + count]
+        return None
+
+    def clear(self) -> None:
+        """Remove all records."""
+        self.__init__(len(self._drawn))  # type: ignore[misc]
+
+    def arrays(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return all records, for saving."""
+        none = np.zeros(0, np.int64)
+        return {
+            "drawn": self._drawn.copy(),
+            "stored": self._stored.copy(),
+            "lengths": np.array([len(slots) for slots, _ in self._batches], np.int64),
+            "slots": np.concatenate([none, *(slots for slots, _ in self._batches)]),
+            "ids": np.concatenate([none, *(ids for _, ids in self._batches)]),
+        }
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[np.int64]]) -> None:
+        """Restore what `arrays` returned."""
+        self._drawn[:], self._stored[:], self._new = arrays["drawn"], arrays["stored"], None
+        ends = np.cumsum(arrays["lengths"])[:-1]
+        parts = [np.split(np.array(arrays[name], np.int64), ends) for name in ("slots", "ids")]
+        self._batches = deque(zip(*parts, strict=True) if len(arrays["lengths"]) else (), maxlen=KEPT)
 
 
 class SlotSampler:

@@ -8,10 +8,9 @@ import numpy as np
 
 from replaylab import _core
 from replaylab.errors import OverSizeError, ReplayError
-from replaylab.machine import machine_memory
+from replaylab.machine import machine_memory, size_text
 from replaylab.replay.buffer_config import BufferConfig
-from replaylab.replay.data.fields import Field, single_frame
-from replaylab.replay.data.memory import core_fields, size_text
+from replaylab.replay.data.fields import Field, core_fields, single_frame
 from replaylab.replay.storage import MemoryMap
 from replaylab.replay.transforms import FrameStack
 from replaylab.trees import unflatten

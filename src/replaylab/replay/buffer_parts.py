@@ -13,7 +13,7 @@ from replaylab import _core
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.buffer_memory import check_memory
-from replaylab.replay.data.memory import core_fields
+from replaylab.replay.data.fields import core_fields
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.data.undelivered import BatchQueue
 from replaylab.replay.samplers.engine import DrawEngine, UnfedDraws

@@ -8,12 +8,12 @@ import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError
+from replaylab.machine import check_batch_memory
 from replaylab.replay import introspection, persistence
 from replaylab.replay.buffer_config import PrioritiesConfig
 from replaylab.replay.common_members import CommonMembers
 from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.batch import Batch
-from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.seeding import Seed
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage import Assigned, Retention

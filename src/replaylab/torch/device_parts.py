@@ -13,9 +13,9 @@ from replaylab.torch.drawing.samplers import draws_of
 from replaylab.torch.options import DeviceOptions
 from replaylab.torch.probe import kernels_run
 from replaylab.torch.rows.assembly import Assembly
-from replaylab.torch.rows.device_memory import checked_ring
 from replaylab.torch.rows.incoming import end_flags, incoming_steps
 from replaylab.torch.rows.packing import packings
+from replaylab.torch.rows.step_ring import checked_ring
 from replaylab.torch.rows.tensors import feedback_tensors
 
 

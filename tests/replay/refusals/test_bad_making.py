@@ -23,7 +23,6 @@ from replaylab.replay import (
     SlidingWindow,
     Uniform,
 )
-from replaylab.replay.data import memory
 from replaylab.research import Blocks, Permuted, Tape
 from tests.replay.buffers import FLAGS, GOALS, Even, cases, refused, transition
 
@@ -271,7 +270,7 @@ class TestThisMachinesMemory:
 
     def test_sizes_are_said_in_the_unit_a_person_would_use(self):
         sizes = {0: "0 bytes", 1023: "1,023 bytes", 1024: "1.0 KiB", 3 * 2**29: "1.5 GiB", 2**53: "8,192.0 TiB"}
-        assert {size: memory.size_text(size) for size in sizes} == sizes
+        assert {size: machine.size_text(size) for size in sizes} == sizes
 
 
 class TestNumbersOfStepsOf32Bits:

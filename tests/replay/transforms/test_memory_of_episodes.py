@@ -9,7 +9,7 @@ import pytest
 from replaylab import _core
 from replaylab.errors import OverSizeError
 from replaylab.replay import EpisodeEnds, Field, FrameStack, ReplayBuffer, Sequence, Uniform
-from replaylab.replay.data.memory import core_fields
+from replaylab.replay.data.fields import core_fields
 from tests.replay.transforms.transform_worlds import ByAge
 
 FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}

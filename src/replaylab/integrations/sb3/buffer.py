@@ -1,9 +1,11 @@
 """A buffer for Stable-Baselines3's algorithms: ``replay_buffer_class=ReplayLabBuffer``."""
 
+import sys
 import weakref
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +22,6 @@ from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 from replaylab.episode_ends import terminated_and_truncated, truncated_by_time_limit
 from replaylab.errors import ConfigError
 from replaylab.integrations.by_place import ByPlace, shaped
-from replaylab.integrations.sb3.algorithm import MAKES, Figures, algorithm_calling
 from replaylab.integrations.sb3.feedback import Draw
 from replaylab.integrations.sb3.goals import ComputeTerminated, Goals
 from replaylab.integrations.sb3.layout import Layout, Obs, check_same, steps_and_gamma
@@ -30,6 +31,13 @@ from replaylab.replay import Batch, Hindsight, NStep, Progress, ReplayBuffer, Sa
 from replaylab.trees import map_leaves, same_rows, take
 
 Samples = ReplayBufferSamples | DictReplayBufferSamples
+
+MAKES = ("_setup_model", "load_replay_buffer")
+"""Methods in which the library creates a buffer, and loads one."""
+
+EVERY = 16
+"""Number of batches of which one counts in the means, besides the first after each of the logger's dumps: the means
+cost more than a draw."""
 
 
 class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose attributes are properties here
@@ -418,3 +426,47 @@ def _checked(sampler: Sampler) -> Sampler:
 def _strategy(value: Any) -> Any:
     """Return the name of a strategy; the library's own are members of an enumeration."""
     return "future" if value is None else value.name.lower() if isinstance(value, GoalSelectionStrategy) else value
+
+
+def algorithm_calling(*methods: str) -> OffPolicyAlgorithm | None:
+    """Return the algorithm that is executing one of these methods; None if there is none.
+
+    The library passes neither γ, n, progress nor environment to a buffer. The buffer takes them from the algorithm that
+    calls it.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name in methods and isinstance(caller := frame.f_locals.get("self"), OffPolicyAlgorithm):
+            return caller
+        frame = frame.f_back
+    return None
+
+
+class Figures:
+    """Figures of draws and feedback, logged under ``replay/`` by the algorithm's logger, if there is an algorithm."""
+
+    def __init__(self) -> None:
+        self._batches = self._replayed = self._stale = 0
+        self._due = False
+
+    def drawn(self, algorithm: Any, replay: ReplayBuffer, batch: Batch) -> None:
+        """Record a batch."""
+        self._batches += 1
+        self._replayed += len(batch.id)
+        logger = getattr(algorithm, "_logger", None)
+        if logger is None:
+            return
+        logger.record("replay/size", len(replay))
+        logger.record("replay/transitions_replayed", self._replayed)
+        self._due = self._batches % EVERY == 0 or "replay/age_mean" not in logger.name_to_value
+        if self._due:
+            logger.record_mean("replay/age_mean", float(int(replay.next_id) - 1 - batch.id.mean()))
+            if getattr(algorithm, "takes_weights", False):
+                logger.record_mean("replay/weight_mean", float(batch.weight.mean()))
+
+    def fed(self, algorithm: Any, errors: npt.NDArray[np.floating[Any]], stale: int) -> None:
+        """Record the errors fed back for the batch, and the number of its rows that were no longer stored."""
+        self._stale += stale
+        if self._due:  # always for the first batch after a dump
+            algorithm.logger.record("replay/stale_updates", self._stale)
+            algorithm.logger.record_mean("replay/td_error_mean", float(errors.mean()))

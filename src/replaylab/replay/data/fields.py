@@ -110,6 +110,11 @@ Tree = Any
 """A value for every field, nested as the fields are: `Field`, or a mapping or tuple of trees."""
 
 
+def core_fields(fields: Mapping[str, Field]) -> list[tuple[str, list[int], Any, bool]]:
+    """Return the fields as the compiled core takes them: name, shape, dtype, whether compressed."""
+    return [(name, list(field.shape), field.dtype, field.compressed) for name, field in fields.items()]
+
+
 def check_fields(fields: Mapping[str, Tree]) -> dict[str, Field]:
     """Return the flat fields by path.
 

@@ -4,9 +4,9 @@ from html import escape
 
 import numpy as np
 
+from replaylab.machine import size_text
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_parts import BufferParts
-from replaylab.replay.data.memory import size_text
 
 STYLE = (
     "font:13px/1.5 system-ui,sans-serif;color:inherit;display:inline-block;max-width:60em;padding:10px 14px;"

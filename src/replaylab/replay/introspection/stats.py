@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError
+from replaylab.machine import check_batch_memory
 from replaylab.measures.buffer_usage import gini
 from replaylab.replay.buffer_parts import BufferParts
 from replaylab.replay.data.arrays import checked_progress, ids_array, positive
 from replaylab.replay.data.batch import Batch
-from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.schedules import changes
 from replaylab.trees import without_missing
 

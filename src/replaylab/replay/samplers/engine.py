@@ -16,10 +16,10 @@ from replaylab import _core
 from replaylab.arguments import LARGEST_AXIS
 from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.machine import check_batch_memory
 from replaylab.replay.data.arrays import as_array, positive
 from replaylab.replay.data.batch import Batch, checked_out, copy_batch
 from replaylab.replay.data.forks import BufferLock
-from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.data.schedules import Schedules
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_generators, sampling_streams
 from replaylab.trees import flatten

@@ -14,8 +14,7 @@ from replaylab import _core
 from replaylab.arguments import InvalidArgument, Rule, check, checked, encodable, flag, option, optional, place, whole
 from replaylab.errors import ConfigError, StorageError
 from replaylab.machine import machine_memory
-from replaylab.replay.data.fields import Field
-from replaylab.replay.data.memory import core_fields
+from replaylab.replay.data.fields import Field, core_fields
 from replaylab.replay.protocols import missing_of
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage.retention import Reservoir, Retention

@@ -1,4 +1,4 @@
-"""Triton's kernels of `gathering` and `step_ring`: bit for bit the same, in few launches."""
+"""Triton's kernels of `assembly` and `step_ring`: bit for bit the same, in few launches."""
 
 from typing import Any
 
