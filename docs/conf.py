@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import replaylab
-from replaylab.learners.metrics.registry import METRICS
+from replaylab.learners.metrics import METRICS
 
 project = "replaylab"
 author = "the replaylab developers"

@@ -270,7 +270,7 @@ def test_tables_are_trained_without_pytorch(tmp_path):
 
 def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, monkeypatch):
     """As with Atari, whose emulator's random stream cannot be reached."""
-    monkeypatch.setattr("replaylab.envs.vector.env_state.possible", lambda env: False)
+    monkeypatch.setattr("replaylab.envs.env_state.possible", lambda env: False)
     options = ["train", "--env", "FrozenLake-v1", "--learner", "q_learning", "--steps", "100", "--seeds", "2"]
     assert cli.main([*options, "--save", str(tmp_path)]) == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == [

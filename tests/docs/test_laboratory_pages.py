@@ -8,7 +8,7 @@ import pytest
 
 from replaylab.commands import main as cli
 from replaylab.learners import QLearning
-from replaylab.learners.metrics.registry import METRICS, REGISTRY
+from replaylab.learners.metrics import METRICS, REGISTRY
 from replaylab.replay import Uniform
 from replaylab.study.catalog import find
 from replaylab.study.results.store import SCHEMA

@@ -7,8 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from replaylab.envs import make_vector_env
-from replaylab.envs.vector import env_state
+from replaylab.envs import env_state, make_vector_env
 from replaylab.learners import Hook, QLearning, TrainingConfig, train
 from replaylab.replay import ReplayRecorder, Uniform
 from tests.learners.training.whole import RandomWalk

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from replaylab import watch
-from replaylab.learners.metrics.metrics_table import Metrics
+from replaylab.learners.metrics import Metrics
 from tests.senseless import Call, wrongs
 
 GRID = watch.Grid((2, 2))

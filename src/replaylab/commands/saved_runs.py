@@ -49,8 +49,7 @@ def saved_period(folder: Path) -> int | None:
 
 def default_save_period(chunk: Chunk) -> int | None:
     """Return a tenth of the budget, or None where the environment cannot continue from a checkpoint."""
-    from replaylab.envs import make_vector_env
-    from replaylab.envs.vector import env_state
+    from replaylab.envs import env_state, make_vector_env
 
     env_id, options = chunk.made_of
     env = make_vector_env(env_id, 1, **options)

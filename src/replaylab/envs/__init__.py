@@ -5,6 +5,7 @@ Importing this registers the library's own with Gymnasium, as ``replaylab/BitFli
 
 from replaylab.envs.acrobot import AcrobotVectorEnv
 from replaylab.envs.atari import AtariVectorEnv, make_atari
+from replaylab.envs.batched import BatchedEnv
 from replaylab.envs.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
 from replaylab.envs.cartpole import CartPoleVectorEnv
 from replaylab.envs.goals import (
@@ -21,7 +22,6 @@ from replaylab.envs.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.mountain_car import MountainCarVectorEnv
 from replaylab.envs.registration import register_envs
 from replaylab.envs.transition_table import TableVectorEnv, TransitionTable
-from replaylab.envs.vector.batched import BatchedEnv
 from replaylab.envs.vectorize import make_vector_env
 from replaylab.envs.wrappers.discretize import Binning, Discretize, DiscretizeVector
 from replaylab.envs.wrappers.noise import NoisyRewards, VectorNoisyRewards

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import utils
 from gymnasium.vector import AutoresetMode
 
-from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
+from replaylab.envs.batched import BatchedEnv, Bools, Floats
 
 STEP = 0.2  # s
 MAX_SPEED = np.array([[4 * np.pi], [9 * np.pi]])  # rad/s, of the two joints

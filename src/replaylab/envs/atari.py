@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation, TimeLimit
 
 from replaylab.arguments import FRACTION, checked, flag, optional, takes, text, whole
-from replaylab.envs.vector.batched import Array, autoreset, each_seed, packed, unpack
+from replaylab.envs.batched import Array, autoreset, each_seed, packed, unpack
 from replaylab.errors import ConfigError, MissingExtraError
 
 

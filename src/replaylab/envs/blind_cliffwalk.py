@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from replaylab.arguments import checked, whole
-from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats, SingleEnv
+from replaylab.envs.batched import BatchedEnv, Bools, Floats, SingleEnv
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 

@@ -9,7 +9,7 @@ from gymnasium.envs.classic_control import utils
 from gymnasium.vector import AutoresetMode
 
 from replaylab.arguments import checked, flag
-from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
+from replaylab.envs.batched import BatchedEnv, Bools, Floats
 
 GRAVITY = 9.8  # m/s²
 POLE_MASS = 0.1  # kg

@@ -16,8 +16,8 @@ from gymnasium.vector.utils import batch_space
 from replaylab.arguments import checked, number, optional, whole
 from replaylab.envs import acrobot, mountain_car
 from replaylab.envs.acrobot import AcrobotVectorEnv
+from replaylab.envs.batched import BatchedEnv, Bools, Floats, SingleEnv
 from replaylab.envs.mountain_car import MountainCarVectorEnv
-from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats, SingleEnv
 from replaylab.errors import ConfigError
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from replaylab.arguments import InvalidArgument, checked, tuple_of
+from replaylab.envs.batched import SingleEnv
 from replaylab.envs.transition_table import TableVectorEnv, TransitionTable
-from replaylab.envs.vector.batched import SingleEnv
 from replaylab.errors import ConfigError
 
 FREE, WALL, START, GOAL = ".#SG"

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab._core import MinAtar
 from replaylab.arguments import FRACTION, flag, one_of, optional, takes, text
-from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats, SingleEnv
+from replaylab.envs.batched import BatchedEnv, Bools, Floats, SingleEnv
 from replaylab.errors import ConfigError
 
 SIDE = 10  # cells

@@ -8,7 +8,7 @@ from gymnasium.envs.classic_control import utils
 from gymnasium.vector import AutoresetMode
 
 from replaylab.arguments import FINITE, checked
-from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
+from replaylab.envs.batched import BatchedEnv, Bools, Floats
 
 LEFT, RIGHT = -1.2, 0.6  # the ends of the road
 GOAL = 0.5

@@ -16,7 +16,7 @@ from gymnasium.envs.toy_text.frozen_lake import MAPS
 from gymnasium.vector import AutoresetMode
 
 from replaylab.arguments import FRACTION, check, checked, instance, reals, shown, takes, truths, wholes
-from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
+from replaylab.envs.batched import BatchedEnv, Bools, Floats
 from replaylab.errors import ConfigError, ShapeError
 
 FROZEN_LAKE = "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv"

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from replaylab.learners.dqn.as_published import DQNAsPublished
     from replaylab.learners.dqn.learner import DQN
     from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
-    from replaylab.learners.metrics.metrics_table import Metrics
-    from replaylab.learners.metrics.registry import Metric
+    from replaylab.learners.metrics import Metric, Metrics
     from replaylab.learners.sb3.learner import SB3
     from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
     from replaylab.learners.training.checkpoint import Checkpoints
@@ -87,8 +86,7 @@ _NAMES_OF = {
     "dqn.as_published": "DQNAsPublished",
     "dqn.optimizers": "Adam RMSprop SGD",
     "dqn.learner": "DQN",
-    "metrics.metrics_table": "Metrics",
-    "metrics.registry": "Metric",
+    "metrics": "Metric Metrics",
     "sb3.learner": "SB3",
     "tabular.temporal_difference": "ExpectedSarsa QLearning Sarsa",
     "training.checkpoint": "Checkpoints",

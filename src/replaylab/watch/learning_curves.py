@@ -10,8 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from replaylab.arguments import checked, instance, mapping, number, optional, reals, takes, text, whole
 from replaylab.errors import ConfigError
-from replaylab.learners.metrics.metrics_table import Metrics
-from replaylab.learners.metrics.registry import check_name
+from replaylab.learners.metrics import Metrics, check_name
 from replaylab.plotting.palette import line_styles
 from replaylab.plotting.svg import style
 

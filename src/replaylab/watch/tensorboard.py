@@ -13,7 +13,7 @@ import numpy.typing as npt
 from replaylab.arguments import place, seed_number, takes, tuple_of
 from replaylab.extras import missing_extra
 from replaylab.learners import Hook, TrainingRun
-from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.learners.metrics import REGISTRY
 
 
 class TensorBoard(Hook):

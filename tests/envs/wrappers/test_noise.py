@@ -4,8 +4,7 @@ import pytest
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import ClipReward
 
-from replaylab.envs import NoisyRewards, make_vector_env
-from replaylab.envs.vector import env_state
+from replaylab.envs import NoisyRewards, env_state, make_vector_env
 from replaylab.envs.wrappers.noise import VectorNoisyRewards
 from replaylab.errors import ConfigError
 

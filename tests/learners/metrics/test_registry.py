@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.learners.metrics.registry import METRICS, REGISTRY, Metric, MetricsRegistry, taken
+from replaylab.learners.metrics import METRICS, REGISTRY, Metric, MetricsRegistry, taken
 
 
 def test_every_metric_has_a_unique_name_and_a_description():
@@ -74,7 +74,7 @@ def test_metrics_are_found_by_when_they_are_recorded():
 
 def test_reading_it_needs_no_training_code():
     code = (
-        "import sys, replaylab.learners.metrics.registry;"
+        "import sys, replaylab.learners.metrics;"
         "assert not {'torch', 'gymnasium', 'replaylab.learners.training'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from replaylab.envs.vector import env_state
+from replaylab.envs import env_state
 from replaylab.errors import ConfigError, OverSizeError, ReplayError
 from replaylab.learners import DQN, SB3, QLearning
 from replaylab.learners.training.configuration import TrainingConfig

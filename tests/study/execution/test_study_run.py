@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from replaylab.envs.vector import env_state
+from replaylab.envs import env_state
 from replaylab.errors import ConfigError, SpecError
 from replaylab.study import InProcess, LocalProcesses, Study
 from replaylab.study.execution.worker.preflight import check_chunk

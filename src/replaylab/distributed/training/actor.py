@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from replaylab.distributed.replay import RemoteWriter
-from replaylab.envs.vector.batched import autoreset_of
+from replaylab.envs.batched import autoreset_of
 from replaylab.learners.api.answers import actions_of, q_values_of
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.finite import check_obs, finite_step

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from replaylab.arguments import LARGEST, SHARE, check, checked, instance, number, reals, takes, tuple_of, whole
-from replaylab.envs.vector.batched import SINGLE, VECTOR
+from replaylab.envs.batched import SINGLE, VECTOR
 from replaylab.errors import ConfigError, ShapeError
 
 Array = npt.NDArray[Any]

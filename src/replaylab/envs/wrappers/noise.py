@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from replaylab.arguments import NOT_NEGATIVE, checked, optional, takes, whole
 from replaylab.envs.atari import is_atari
-from replaylab.envs.vector.batched import (
+from replaylab.envs.batched import (
     SINGLE,
     VECTOR,
     Array,

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from replaylab.arguments import optional, reals, takes
-from replaylab.envs.vector.batched import VECTOR, Array, reset_mask
+from replaylab.envs.batched import VECTOR, Array, reset_mask
 from replaylab.envs.wrappers.discretize import Binning, each_dimension
 from replaylab.errors import ConfigError, ShapeError
 

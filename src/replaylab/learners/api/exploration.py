@@ -9,7 +9,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from replaylab.arguments import number
-from replaylab.envs.vector.batched import packed, unpack
+from replaylab.envs.batched import packed, unpack
 from replaylab.learners.api.protocols import Obs, State, Step
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.replay import Schedule, as_schedule, scheduled

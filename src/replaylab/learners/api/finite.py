@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from replaylab.envs.vector.batched import BatchedEnv
+from replaylab.envs.batched import BatchedEnv
 from replaylab.errors import NonFiniteError
 from replaylab.learners.api.hooks import EnvStep
 from replaylab.learners.api.protocols import Obs

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.learners.api.protocols import Agents, Obs, Update, pick
-from replaylab.learners.metrics.registry import Metric
+from replaylab.learners.metrics import Metric
 from replaylab.replay import Batch, Replay, Sampler
 from replaylab.trees import map_leaves
 

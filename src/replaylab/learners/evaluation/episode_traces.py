@@ -15,7 +15,7 @@ from replaylab.learners.api.answers import discount_of, probed, q_values_of
 from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingRun
 from replaylab.learners.api.observations import Inputs, inputs_of
 from replaylab.learners.api.protocols import ProbedAgents, Update, ValueAgents
-from replaylab.learners.metrics.registry import TRACE_Q, TRACE_RETURN
+from replaylab.learners.metrics import TRACE_Q, TRACE_RETURN
 from replaylab.measures.buffer_usage import error_statistics
 from replaylab.replay import Batch
 from replaylab.trees import map_leaves, take

@@ -22,7 +22,7 @@ from stable_baselines3.common.save_util import recursive_getattr
 
 from replaylab.errors import ConfigError
 from replaylab.learners.api.protocols import State, Step, Update
-from replaylab.learners.metrics.registry import MetricsRegistry
+from replaylab.learners.metrics import MetricsRegistry
 from replaylab.learners.sb3.made_model import model_of
 from replaylab.learners.sb3.settings import SB3Settings
 from replaylab.learners.sb3.watched_model import HandedBuffer, SpacesAlone, hand_buffer, logged

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replaylab.arguments import check, mapping, text
-from replaylab.learners.metrics.registry import METRICS, Metric
+from replaylab.learners.metrics import METRICS, Metric
 from replaylab.learners.sb3 import algorithms
 
 _KNOWN = {metric.name for metric in METRICS}

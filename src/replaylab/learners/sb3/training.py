@@ -12,7 +12,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from replaylab.arguments import shown
 from replaylab.errors import ConfigError
 from replaylab.learners.api.whole_algorithm import SeedRun
-from replaylab.learners.metrics.registry import MetricsRegistry
+from replaylab.learners.metrics import MetricsRegistry
 from replaylab.learners.sb3.made_model import model_of
 from replaylab.learners.sb3.settings import SB3Settings
 from replaylab.learners.sb3.watched_model import (

@@ -21,7 +21,7 @@ from replaylab.integrations.sb3.buffer import Samples
 from replaylab.integrations.sb3.feedback import Draw
 from replaylab.learners.api.protocols import Probe
 from replaylab.learners.api.random_streams import Stream, global_streams_kept, numbers
-from replaylab.learners.metrics.registry import MetricsRegistry
+from replaylab.learners.metrics import MetricsRegistry
 from replaylab.replay import Batch, ReplayBuffer, Sampler
 from replaylab.trees import take
 

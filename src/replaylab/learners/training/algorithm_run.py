@@ -15,7 +15,7 @@ from replaylab.learners.api.one_replica import OneReplica, with_replica
 from replaylab.learners.api.protocols import Agents, Update
 from replaylab.learners.api.random_streams import global_streams_kept
 from replaylab.learners.api.whole_algorithm import ProbedModel, ReplayedModel, TrainedModel, WholeAlgorithm
-from replaylab.learners.metrics.metrics_table import Metrics
+from replaylab.learners.metrics import Metrics
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.factories import environments, single_environment
 from replaylab.learners.training.hooks import HookedRun, HookList

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from replaylab.arguments import instance, one_of, optional, place, takes, text, tuple_of, whole
-from replaylab.envs.vector import env_state
+from replaylab.envs import env_state
 from replaylab.errors import SnapshotError, StorageError
 from replaylab.files.bundle import Bundle, Schema, reading
 from replaylab.files.folder import folder_of

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from replaylab.envs.vector import env_state
-from replaylab.envs.vector.batched import autoreset_of
+from replaylab.envs import env_state
+from replaylab.envs.batched import autoreset_of
 from replaylab.errors import ConfigError
 from replaylab.learners.api.finite import check_obs, finite_step
 from replaylab.learners.api.hooks import EnvStep

@@ -15,7 +15,7 @@ from replaylab.learners.evaluation.batch_measures import BatchMeasures
 from replaylab.learners.evaluation.episode_traces import EpisodeTraces
 from replaylab.learners.evaluation.evaluators import GreedyEvaluation, HeldOut, OptimumDistance
 from replaylab.learners.evaluation.visits import Visits
-from replaylab.learners.metrics.registry import Metric
+from replaylab.learners.metrics import Metric
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
 

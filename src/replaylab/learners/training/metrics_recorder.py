@@ -13,8 +13,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingRun
 from replaylab.learners.api.protocols import Update
-from replaylab.learners.metrics.metrics_table import Metrics
-from replaylab.learners.metrics.registry import Metric, MetricsRegistry
+from replaylab.learners.metrics import Metric, Metrics, MetricsRegistry
 from replaylab.measures.buffer_usage import error_statistics
 from replaylab.replay import Batch
 

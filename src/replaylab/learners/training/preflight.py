@@ -3,7 +3,7 @@
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from replaylab.envs.vector import env_state
+from replaylab.envs import env_state
 from replaylab.learners.api.answers import actions_of
 from replaylab.learners.api.protocols import Learner
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from replaylab.envs.vector import env_state
-from replaylab.envs.vector.batched import autoreset_of
+from replaylab.envs import env_state
+from replaylab.envs.batched import autoreset_of
 from replaylab.learners.api.finite import check_obs, finite_step
 from replaylab.learners.api.hooks import EnvStep, Feedback
 from replaylab.learners.api.protocols import Agents, Step, pick

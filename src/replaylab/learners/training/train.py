@@ -9,7 +9,7 @@ from replaylab.arguments import InvalidArgument, instance, optional, place, take
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Hook
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
-from replaylab.learners.metrics.metrics_table import Metrics
+from replaylab.learners.metrics import Metrics
 from replaylab.learners.training import checkpoint
 from replaylab.learners.training.algorithm_run import train_algorithm
 from replaylab.learners.training.configuration import TrainingConfig, warn_of_budget

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
-from replaylab.learners.metrics.metrics_table import VISITS, visit_counts
+from replaylab.learners.metrics import VISITS, visit_counts
 from replaylab.study.analysis.seed_values import StrategyResult, StrategyRuns, by_strategy, pairs_with_baseline
 
 if TYPE_CHECKING:

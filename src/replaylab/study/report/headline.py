@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.learners.metrics import REGISTRY
 from replaylab.number_format import counted, equals_p, signed_significant, significant
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import RETURN, ComparisonResults, Difference, Level, Measure

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from replaylab.errors import SpecError
 from replaylab.extras import missing_extra
-from replaylab.learners.metrics.registry import check_name
+from replaylab.learners.metrics import check_name
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder, is_published
 from replaylab.study.spec.errors import first_fault

@@ -6,7 +6,7 @@ import difflib
 import json
 
 from replaylab.errors import SpecError
-from replaylab.learners.metrics.registry import METRICS, REGISTRY, did_you_mean_metric
+from replaylab.learners.metrics import METRICS, REGISTRY, did_you_mean_metric
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import ALONE, with_arguments
 from replaylab.study.spec.study_tables import StudyTables

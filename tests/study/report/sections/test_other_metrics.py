@@ -2,7 +2,7 @@
 
 import pytest
 
-from replaylab.learners.metrics.registry import Metric, MetricsRegistry
+from replaylab.learners.metrics import Metric, MetricsRegistry
 from replaylab.study.report.page import Page
 from replaylab.study.spec import cells
 from tests.study.tiny import pretended, sections

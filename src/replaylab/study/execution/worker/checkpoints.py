@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from replaylab.envs.vector import env_state
+from replaylab.envs import env_state
 from replaylab.errors import ConfigError, ReplayError, SnapshotError, StorageError
 from replaylab.learners import Hook
 from replaylab.learners.api.hooks import Bools, TrainingRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.learners.metrics import REGISTRY
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report import figures, tables

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.learners.metrics import REGISTRY
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report import tables

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
-from replaylab.learners.metrics.registry import REGISTRY, Metric
+from replaylab.learners.metrics import REGISTRY, Metric
 from replaylab.plotting.drawing import Drawing, Key, PanelGroup
 from replaylab.study.analysis.comparisons import RETURN, ComparisonResults, Curve, Measure
 from replaylab.study.analysis.seed_values import StrategyResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from replaylab.learners.metrics.registry import TRACE_Q, TRACE_RETURN
+from replaylab.learners.metrics import TRACE_Q, TRACE_RETURN
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.analysis.seed_values import by_strategy
 from replaylab.study.report import figures

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from gymnasium.utils import seeding
 from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 
-from replaylab.envs.vector.batched import packed, unpack
+from replaylab.envs.batched import packed, unpack
 from replaylab.errors import ConfigError, SnapshotError
 from replaylab.trees import leaves, map_leaves, take
 

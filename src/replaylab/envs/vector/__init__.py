@@ -1,1 +1,0 @@
-"""Vector environments whose copies depend only on their own seeds."""

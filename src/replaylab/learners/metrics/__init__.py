@@ -1,1 +1,0 @@
-"""Metrics of a run: their registry, and the table of their values."""
