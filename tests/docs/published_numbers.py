@@ -39,7 +39,7 @@ from replaylab.study.report.sections import all_environments, contrasts, replay_
 from replaylab.study.spec.declared_contrasts import DeclaredContrast
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-TABLES = ("budgets", "checks", "contrasts", "differences", "levels", "measures", "overall", "undeclared")
+TABLES = ("budgets", "checks", "contrasts", "differences", "levels", "measures", "overall", "published", "undeclared")
 """Tables that are recomputed. The sizes of effects are not: they take as long as all others, and no page has them."""
 
 KEYS = {"page", "section", "text", "table", "rows", "columns", "times", "after"}
@@ -144,6 +144,9 @@ class PublishedStudy:
 
     def contrasts(self, page: Page) -> None:
         contrasts.table(page, self.study.contrasts().results)
+
+    def published(self, page: Page) -> None:
+        contrasts.published_table(page, self.study.contrasts().results)
 
     def checks(self, page: Page) -> None:
         contrasts.checks_table(page, self.study.contrasts().results)
