@@ -10,7 +10,8 @@
 #   make reports  write the reports of published studies from their rows into build/reports
 #   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
 #   make device-check  measure the replay on a GPU against its targets, small without one (ARGS="kernels peers", WHEELS=<folder>)
-#   make lint     formatting, lint, types, layers, words and the core's generated stubs
+#   make lint     formatting, lint, layers and words, in an environment of their own (seconds)
+#   make types    mypy, and the core's generated stubs
 #   make format   apply the formatters
 #   make docs     execute the tutorials and build the documentation into build/docs
 #   make notebooks  write the tutorials, and the texts of examples/originals, as notebooks again
@@ -30,8 +31,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
+LINT := build/lint
 
-.PHONY: study results reports test test-slow test-cuda test-readme test-wheel test-aarch64 bench bench-training bench-minatar device-check lint format stubs docs notebooks pictures coverage sanitize fuzz golden clean
+.PHONY: study results reports test test-slow test-cuda test-readme test-wheel test-aarch64 bench bench-training bench-minatar device-check lint types format stubs docs notebooks pictures coverage sanitize fuzz golden clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -108,21 +110,25 @@ fuzz: $(VENV)/.test
 golden: $(VENV)/.test
 	@$(BIN)/python -m golden $(BASE)
 
-lint: $(VENV)/.dev
-	@echo "==> ruff, clang-format, mypy, layers, words, stubs"
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/clang-format --dry-run -Werror cpp/*/*.cpp cpp/*/*.hpp
+lint: $(LINT)/.installed
+	@echo "==> ruff, clang-format, layers, words"
+	@$(LINT)/bin/ruff check .
+	@$(LINT)/bin/ruff format --check .
+	@$(LINT)/bin/clang-format --dry-run -Werror cpp/*/*.cpp cpp/*/*.hpp
+	@PYTHONPATH=src $(LINT)/bin/lint-imports --no-cache
+	@$(LINT)/bin/python -m tests.plain_language
+
+format: $(LINT)/.installed
+	@$(LINT)/bin/ruff check --fix-only .
+	@$(LINT)/bin/ruff format .
+	@$(LINT)/bin/clang-format -i cpp/*/*.cpp cpp/*/*.hpp
+
+types: $(VENV)/.dev
+	@echo "==> mypy, stubs"
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m tests.plain_language
+	@mkdir -p build
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o build/_core.pyi
 	@diff $(STUBS) build/_core.pyi || { echo "$(STUBS) is not what the core has; run: make stubs"; exit 1; }
-
-format: $(VENV)/.dev
-	@$(BIN)/ruff check --fix-only .
-	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i cpp/*/*.cpp cpp/*/*.hpp
 
 stubs: $(VENV)/.dev
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o $(STUBS)
@@ -142,6 +148,12 @@ $(VENV)/.core: $(CORE)
 	@echo "==> building the C++ core"
 	@$(INSTALL) scikit-build-core nanobind numpy cmake ninja setuptools
 	@$(INSTALL) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(LINT)/.installed: constraints.txt
+	@echo "==> installing the linters"
+	@$(PYTHON) -m venv $(LINT)
+	@$(LINT)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt clang-format import-linter ruff
 	@touch $@
 
 $(VENV)/.lab: $(VENV)/.core
