@@ -57,12 +57,12 @@ def memory(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """
     right = (rng.permutation(2**n)[:, None] >> np.arange(n)) & 1 == 1
     reached = np.cumprod(np.column_stack([np.ones(2**n, np.bool_), right[:, :-1]]), axis=1) == 1
-    obs, goes_on = np.broadcast_to(np.arange(n), right.shape)[reached], right[reached]
-    succeeds = goes_on & (obs == n - 1)
-    terminated = ~goes_on | succeeds
+    obs, continues = np.broadcast_to(np.arange(n), right.shape)[reached], right[reached]
+    succeeds = continues & (obs == n - 1)
+    terminated = ~continues | succeeds
     return {
         "obs": obs,
-        "action": np.where(goes_on, obs % 2, 1 - obs % 2),
+        "action": np.where(continues, obs % 2, 1 - obs % 2),
         "reward": succeeds.astype(np.float32),
         "next_obs": np.where(terminated, obs, obs + 1),
         "terminated": terminated,

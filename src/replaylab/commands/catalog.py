@@ -109,7 +109,7 @@ def _published_statements(specs: Mapping[str, Spec]) -> list[tuple[str, str, str
         if contrast.published is not None
     ]
     rows += [
-        (stated["Claim"], stated["Source"], name, f"about {stated['Minutes']} min")
+        (stated["Claim"], stated["Source"], name, _about(float(stated["Minutes"])))
         for name, stated in published_examples().items()
     ]
     return list(dict.fromkeys(rows))
@@ -122,5 +122,8 @@ def time_here(spec: Spec) -> str:
 
     if spec.core_minutes is None:
         return "–"
-    minutes = spec.core_minutes / min(cores(), len(plan(spec)))
+    return _about(spec.core_minutes / min(cores(), len(plan(spec))))
+
+
+def _about(minutes: float) -> str:
     return f"about {minutes / 60:.0f} h" if minutes >= 90 else f"about {max(minutes, 1):.0f} min"
