@@ -7,7 +7,7 @@ from benchmarks.device_check.sizes import Sizes, filled, filled_rows, repeated_i
 from benchmarks.device_check.timing import eager_us, graph_us, host_us
 from replaylab.replay import Field, Prioritized
 from replaylab.torch import DeviceReplay
-from replaylab.torch.probe import kernels_run
+from replaylab.torch.options import kernels_run
 
 SAMPLER = Prioritized(0.6, 0.4)
 

@@ -10,7 +10,7 @@ import torch
 from replaylab.errors import ConfigError
 from replaylab.replay import Field, Prioritized
 from replaylab.torch import DeviceReplay
-from replaylab.torch.probe import kernels_run
+from replaylab.torch.options import kernels_run
 from tests.torch.worlds import never_waits
 
 pytest.importorskip("triton", reason="Triton takes 1 GB: pip install 'replaylab[triton]'")

@@ -12,17 +12,17 @@ from replaylab import _core
 from replaylab.arguments import LARGEST_AXIS, Rule, check, flag, instance, one_of, option, optional, whole
 from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, ReplayError, SnapshotError
-from replaylab.replay.config_json import (
+from replaylab.replay.data.autoreset import checked_mode
+from replaylab.replay.data.fields import Field, Tree, check_fields
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.uniform import Uniform
+from replaylab.replay.snapshot import (
     config_from_json,
     config_to_json,
     fields_from_json,
     fields_to_json,
     is_custom,
 )
-from replaylab.replay.data.autoreset import checked_mode
-from replaylab.replay.data.fields import Field, Tree, check_fields
-from replaylab.replay.samplers.sampler import Sampler
-from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.storage import Assigned, Fifo, Reservoir, Retention, Storage, checked_storage
 from replaylab.replay.transforms import Sequence, Transform
 from replaylab.replay.transforms.transform import check_ends, transform_config

@@ -19,9 +19,9 @@ from replaylab.files.folder import contents_of, folder_of, folder_with
 from replaylab.replay import snapshot
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_parts import Buffer, BufferParts
-from replaylab.replay.config_json import config_from_json, is_custom
 from replaylab.replay.data import loop_state, undelivered
 from replaylab.replay.data.arrays import picked
+from replaylab.replay.snapshot import config_from_json, is_custom
 from replaylab.replay.storage import Fifo, Handle, Reservoir
 
 TRIES = 20

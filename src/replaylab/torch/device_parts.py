@@ -10,13 +10,11 @@ from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.data.batch import copy_batch
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.samplers import draws_of
-from replaylab.torch.options import DeviceOptions
-from replaylab.torch.probe import kernels_run
+from replaylab.torch.options import DeviceOptions, kernels_run
 from replaylab.torch.rows.assembly import Assembly
-from replaylab.torch.rows.incoming import end_flags, incoming_steps
 from replaylab.torch.rows.packing import packings
 from replaylab.torch.rows.step_ring import checked_ring
-from replaylab.torch.rows.tensors import feedback_tensors
+from replaylab.torch.rows.tensors import end_flags, feedback_tensors, incoming_steps
 
 
 class DeviceParts(nn.Module):

@@ -7,7 +7,7 @@ import torch
 
 from replaylab.replay import ReplayStats
 from replaylab.replay.data.schedules import changes
-from replaylab.replay.introspection.stats import distribution_figures, replay_figures
+from replaylab.replay.introspection import distribution_figures, replay_figures
 from replaylab.torch.device_parts import DeviceParts
 from replaylab.torch.drawing.fixed_point import ONE
 from replaylab.torch.drawing.samplers import ProportionalDraws

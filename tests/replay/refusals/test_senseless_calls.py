@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from replaylab import Field, ReplayBuffer, replay, research
-from replaylab.replay.config_json import config_from_json, config_to_json
+from replaylab.replay.snapshot import config_from_json, config_to_json
 from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
 
 WEIGHTING = {"alpha": "0", "beta": "0"}

@@ -25,8 +25,7 @@ from replaylab.integrations.by_place import ByPlace, shaped
 from replaylab.integrations.sb3.feedback import Draw
 from replaylab.integrations.sb3.goals import ComputeTerminated, Goals
 from replaylab.integrations.sb3.layout import Layout, Obs, check_same, steps_and_gamma
-from replaylab.integrations.sb3.pickles import blocks_of
-from replaylab.integrations.sb3.saving import Snapshots
+from replaylab.integrations.sb3.pickles import Snapshots, blocks_of
 from replaylab.replay import Batch, Hindsight, NStep, Progress, ReplayBuffer, Sampler, Schedules, Seed, Storage, Uniform
 from replaylab.trees import map_leaves, same_rows, take
 

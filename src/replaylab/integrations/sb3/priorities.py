@@ -11,7 +11,7 @@ from replaylab.errors import ConfigError
 from replaylab.integrations.sb3.buffer import ReplayLabBuffer
 from replaylab.integrations.sb3.feedback import COMPILED
 from replaylab.integrations.sb3.layout import check_same
-from replaylab.integrations.sb3.saving import unpickled
+from replaylab.integrations.sb3.pickles import unpickled
 from replaylab.replay import Prioritized
 
 
