@@ -117,11 +117,11 @@ def fuzz(names, seed, mutations, seconds, workers):
     weights = {name: SHARES.get(name, 1) for name in names}
     share = {name: -(-mutations * weight // sum(weights.values())) for name, weight in weights.items()}
     while True:
-        for worker in [one for one in running if one.over() or time.monotonic() > until]:
+        for worker in [worker for worker in running if worker.over() or time.monotonic() > until]:
             running.remove(worker)
-            last, found = worker.finish()
+            last, failures = worker.finish()
             done[worker.name] += last - worker.first
-            wrong += [(worker.name, *one) for one in found]
+            wrong += [(worker.name, *failure) for failure in failures]
         for name in sorted(names, key=lambda name: ahead[name] / weights[name]):
             if len(running) < workers and ahead[name] < share[name] and time.monotonic() < until:
                 stop = min(ahead[name] + EACH, share[name])
@@ -139,7 +139,7 @@ def keep(name, seed, number):
     kind = "snapshot" if name == "snapshots" else name
     world = target.random(number)[1].split(".")[1]
     file = KEPT / f"{kind}.{world}.{seed}-{number}.zip"
-    targets.pack(file, target.whole(number))
+    targets.pack(file, target.unchanged(number))
     target.close()
     return file
 

@@ -45,8 +45,10 @@ def number(rng, content, at, width):
     """Put another number where one of so many bytes is."""
     if at + width > len(content):
         return
-    own = int.from_bytes(content[at : at + width], "little")
-    value = rng.choice((rng.choice(NUMBERS), own + rng.choice((-2, -1, 1, 2, 16)), own ^ 1 << rng.randrange(8 * width)))
+    previous = int.from_bytes(content[at : at + width], "little")
+    value = rng.choice(
+        (rng.choice(NUMBERS), previous + rng.choice((-2, -1, 1, 2, 16)), previous ^ 1 << rng.randrange(8 * width))
+    )
     content[at : at + width] = (value % 256**width).to_bytes(width, "little")
 
 
@@ -91,15 +93,15 @@ class Arrays:
         self.members = []  # where its numbers begin, their dtype, how many; and where the directory has its checksum
         with zipfile.ZipFile(BytesIO(content)) as archive:
             at = archive.start_dir
-            for one in archive.infolist():
-                names = struct.unpack_from("<HH", content, one.header_offset + 26)
-                begin = one.header_offset + 30 + sum(names)
-                head = BytesIO(content[begin : begin + one.file_size])
+            for info in archive.infolist():
+                names = struct.unpack_from("<HH", content, info.header_offset + 26)
+                begin = info.header_offset + 30 + sum(names)
+                head = BytesIO(content[begin : begin + info.file_size])
                 np.lib.format.read_magic(head)
                 shape, _, dtype = np.lib.format.read_array_header_1_0(head)
-                self.members.append((begin, one.file_size, head.tell(), dtype, int(np.prod(shape)), at + 16))
+                self.members.append((begin, info.file_size, head.tell(), dtype, int(np.prod(shape)), at + 16))
                 at += 46 + sum(struct.unpack_from("<HHH", content, at + 28))
-        self.full = [one for one in self.members if one[4] > 0]
+        self.full = [member for member in self.members if member[4] > 0]
 
     def changed(self, rng):
         """Return the file with a few numbers of one array others, or with an array of another length."""
@@ -143,16 +145,16 @@ def snapshot(rng, files, arrays):
     if kind < 0.35:
         manifest = json_value(rng, manifest)
     else:
-        name = next(one for one in names if one.startswith("state"))
+        name = next(name for name in names if name.startswith("state"))
         if kind < 0.85:
             content = arrays.changed(rng)
         else:
-            name = rng.choice([one for one in names if one != "manifest.json"])
+            name = rng.choice([name for name in names if name != "manifest.json"])
             content = bytes_of(rng, files[name])
         changed[name] = content
-        for one in manifest["files"].values():
-            if one["file"] == name:
-                one |= {"bytes": len(content), "crc32": zlib.crc32(content)}
+        for entry in manifest["files"].values():
+            if entry["file"] == name:
+                entry |= {"bytes": len(content), "crc32": zlib.crc32(content)}
     if isinstance(manifest, dict):
         manifest["crc32"] = seal(manifest)
     return changed | {"manifest.json": json.dumps(manifest).encode()}

@@ -28,11 +28,11 @@ MEMORY = 2**26
 
 def corpus(target):
     """Return the entries of a target: name → file name → content. The part before the first dot names the world."""
-    found = {}
+    files = {}
     for file in sorted(CORPUS.glob(f"{target}.*.zip")):
         with zipfile.ZipFile(file) as archive:
-            found[file.name] = {name: archive.read(name) for name in archive.namelist()}
-    return found
+            files[file.name] = {name: archive.read(name) for name in archive.namelist()}
+    return files
 
 
 def pack(file, files):
@@ -112,7 +112,7 @@ class Snapshots(Target):
         rng, name = self.random(number)
         return mutate.snapshot(rng, self.entries[name], self.arrays[name])
 
-    def whole(self, number):
+    def unchanged(self, number):
         """Return all files of a case."""
         return self.entries[self.random(number)[1]] | self.files(number)
 
@@ -130,10 +130,10 @@ class Snapshots(Target):
 
     def read(self, folder, number=0):
         """Load a folder and use what comes."""
-        own = {"sampler": worlds.Own()} if ".own." in folder.name else {}
-        own["continue_episodes"] = (True, False)[number % 2]
+        arguments = {"sampler": worlds.Own()} if ".own." in folder.name else {}
+        arguments["continue_episodes"] = (True, False)[number % 2]
         try:
-            buffer = ReplayBuffer.load(folder, **own)
+            buffer = ReplayBuffer.load(folder, **arguments)
         except ReplayError:
             self.refused += 1
             return
@@ -142,7 +142,7 @@ class Snapshots(Target):
             self.use(
                 [
                     lambda: buffer.save(self.folder / "again", state=buffer.state),
-                    lambda: ReplayBuffer.load(self.folder / "again", **own),
+                    lambda: ReplayBuffer.load(self.folder / "again", **arguments),
                 ]
             )
 
@@ -158,17 +158,17 @@ class Storages(Target):
     def open(self, world, number):
         """Return a buffer on the file: of every eight, seven skip what Python does before the file is opened."""
         if number % 8 == 0 or world not in self.templates:
-            made = []
+            cases = []
 
             def make(*arguments):
-                made.append(arguments)
+                cases.append(arguments)
                 return _core.Replay(*arguments)
 
             spy = SimpleNamespace(**vars(_core) | {"Replay": make})
             with patch("replaylab.replay.buffer_parts._core", spy), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the file may tell of another run of the machine
                 buffer = worlds.STORAGES[world](self.rows)
-            self.templates[world] = dict(vars(buffer)), made[0]
+            self.templates[world] = dict(vars(buffer)), cases[0]
             return buffer
         members, arguments = self.templates[world]
         buffer = ReplayBuffer.__new__(ReplayBuffer)
@@ -178,7 +178,7 @@ class Storages(Target):
         vars(buffer).update(members | {"_parts": parts, "add": core.add_step, "extend": core.extend_steps})
         return buffer
 
-    def whole(self, number):
+    def unchanged(self, number):
         """Return all files of a case."""
         rng, name = self.random(number)
         return {ROWS: mutate.storage(rng, self.entries[name][ROWS])}

@@ -38,12 +38,12 @@ def test_the_corpus_is_small():
 
 @pytest.mark.parametrize("name", sorted(targets.TARGETS))
 def test_a_case_is_a_function_of_its_number(name):
-    found = []
+    outcomes = []
     for _ in range(2):  # one closed before the next begins: each puts back what it found
         target = targets.TARGETS[name](3)
-        found.append([target.whole(n) for n in range(60)])
+        outcomes.append([target.unchanged(n) for n in range(60)])
         target.close()
-    assert found[0] == found[1]
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("seconds", [1.0, pytest.param(20.0, marks=pytest.mark.slow)])
@@ -87,12 +87,12 @@ def test_what_is_wrong_is_found(tmp_path):
         command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": str(root)}, check=True
     ).stdout
     done, wrong = json.loads(said)
-    found = {number: what for _, number, what in wrong}
+    messages = {number: what for _, number, what in wrong}
     assert done == {"broken": 12}
-    assert found.keys() == {3, 5, 8}
-    assert "ValueError: raw" in found[3]
-    assert "ends with -11" in found[5]
-    assert "hangs" in found[8]
+    assert messages.keys() == {3, 5, 8}
+    assert "ValueError: raw" in messages[3]
+    assert "ends with -11" in messages[5]
+    assert "hangs" in messages[8]
 
 
 def test_the_files_of_a_case_are_kept(tmp_path, monkeypatch):

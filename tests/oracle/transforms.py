@@ -32,7 +32,7 @@ class TransformOracle:
 
     # Episodes
 
-    def kept(self, i):
+    def is_stored(self, i):
         """Ids of the steps of i's episode that are still stored."""
         stored = self.replay.stored
         return [j for j in self.replay.episodes[i] if j in stored]
@@ -47,11 +47,11 @@ class TransformOracle:
         """Ids of the steps whose goals are equally likely where step `drawn` was drawn and relabelled."""
         match self.hindsight.strategy:
             case "final":
-                return self.kept(drawn)[-1:]
+                return self.is_stored(drawn)[-1:]
             case "future":
-                return [j for j in self.kept(drawn) if j >= drawn]
+                return [j for j in self.is_stored(drawn) if j >= drawn]
             case "episode":
-                return self.kept(drawn)
+                return self.is_stored(drawn)
 
     def goal(self, goal_step):
         """The goal that was achieved by this step."""
@@ -104,7 +104,7 @@ class TransformOracle:
     def frames(self, i, path, goal, *then):
         """The last k frames of a path in i's episode up to step i, followed by those in `then`; oldest first."""
         k = self.stack.length
-        frames = [self.seen(j, goal)[path] for j in [j for j in self.kept(i) if j <= i][-k:]]
+        frames = [self.seen(j, goal)[path] for j in [j for j in self.is_stored(i) if j <= i][-k:]]
         padding = np.zeros_like(frames[0]) if self.stack.padding == "zero" else frames[0]
         return np.stack(([padding] * k + frames + list(then))[-k:])
 
@@ -138,13 +138,13 @@ class TransformOracle:
         """Ids of the stored steps of i's block, oldest first."""
         stride = self.sequence.length - self.sequence.overlap
         number = self.time(i) // stride
-        return [j for j in self.kept(i) if self.time(j) // stride == number]
+        return [j for j in self.is_stored(i) if self.time(j) // stride == number]
 
     def window(self, i, goal):
         """The sequence of i's block."""
         stride = self.sequence.length - self.sequence.overlap
         start = self.time(i) // stride * stride
-        at = {self.time(j): j for j in self.kept(i)}
+        at = {self.time(j): j for j in self.is_stored(i)}
         times = range(start - self.sequence.burn_in, start + self.sequence.length)
         rows = [self.transition(at[t], goal) if t in at else None for t in times]
         first = next(row for row in rows if row)

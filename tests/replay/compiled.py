@@ -27,10 +27,12 @@ def compiled(probe, sources, *flags):
     content = hashlib.sha256(repr(command).encode() + probe.read_bytes())
     for file in sorted(CORE.rglob("*.?pp")):
         content.update(file.read_bytes())
-    made = CORE.parent / "build" / "probes" / f"{probe.stem}-{content.hexdigest()[:16]}"
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(made.with_suffix(".lock")):
-        if not made.exists():
-            subprocess.run([*command, "-o", str(made.with_suffix(".new"))], check=True, capture_output=True, text=True)
-            made.with_suffix(".new").replace(made)
-    return made
+    library = CORE.parent / "build" / "probes" / f"{probe.stem}-{content.hexdigest()[:16]}"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(library.with_suffix(".lock")):
+        if not library.exists():
+            subprocess.run(
+                [*command, "-o", str(library.with_suffix(".new"))], check=True, capture_output=True, text=True
+            )
+            library.with_suffix(".new").replace(library)
+    return library

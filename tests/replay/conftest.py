@@ -21,14 +21,14 @@ def _nothing_is_brought_to_disk():
 def storage(request, tmp_path, monkeypatch):
     """A storage of either kind, removed afterwards; its `headroom` is that of every file made from then on."""
 
-    def made(kind, place, headroom=None, **options):
+    def storage_of(kind, place, headroom=None, **options):
         if headroom:
             monkeypatch.setattr("replaylab.replay.storage.storage.headroom", lambda capacity, writers: headroom)
         return kind(place, **options)
 
     if request.param is MemoryMap:
-        yield partial(made, MemoryMap, tmp_path / "rows")
+        yield partial(storage_of, MemoryMap, tmp_path / "rows")
         return
     name = f"replaylab-test-{uuid4().hex}"
-    yield partial(made, SharedMemory, name)
+    yield partial(storage_of, SharedMemory, name)
     SharedMemory(name).unlink()

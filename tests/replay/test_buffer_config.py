@@ -14,7 +14,9 @@ FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), **ENDS}
 
 
 def parameters(function):
-    return {name: (one.default, one.kind) for name, one in inspect.signature(function).parameters.items()}
+    return {
+        name: (parameter.default, parameter.kind) for name, parameter in inspect.signature(function).parameters.items()
+    }
 
 
 class TestTheConstructor:

@@ -57,7 +57,7 @@ def test_a_new_episode_is_apart(tmp_path):
     assert batch.reward.tolist() == [2.0, 1.0]
     assert batch.truncated.tolist() == [True, True]
     assert batch.discount.tolist() == [1.0, 1.0]
-    assert [len(one["reward"]) for one in buffer.episodes()] == [5, 5]
+    assert [len(episode["reward"]) for episode in buffer.episodes()] == [5, 5]
 
 
 def test_or_the_same_one(tmp_path):
@@ -67,7 +67,7 @@ def test_or_the_same_one(tmp_path):
     batch = buffer.as_batch([3, 4])
     assert batch.reward.tolist() == [102.0, 201.0]
     assert batch.truncated.tolist() == [False, False]
-    assert [len(one["reward"]) for one in buffer.episodes()] == [10]
+    assert [len(episode["reward"]) for episode in buffer.episodes()] == [10]
 
 
 @pytest.mark.parametrize("call", ["add", "extend", "where"])
@@ -113,7 +113,7 @@ def test_without_transforms_the_last_step_is_truncated_too(tmp_path):
     buffer = ReplayBuffer.load(tmp_path, continue_episodes=False)
     assert buffer.get(range(5))["truncated"].tolist() == [False] * 4 + [True]
     add(buffer, 2, start=5)
-    assert [len(one["reward"]) for one in buffer.episodes()] == [5, 5]
+    assert [len(episode["reward"]) for episode in buffer.episodes()] == [5, 5]
 
 
 def test_of_each_environment_its_own_last_step(tmp_path):

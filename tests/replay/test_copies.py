@@ -98,10 +98,10 @@ def test_another_process_gets_a_copy():
     buffer = ReplayBuffer(10, {"x": Field()}, seed=1)
     buffer.extend(x=[1.0, 2.0, 3.0])
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=send, args=(buffer, theirs))
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=send, args=(buffer, child_end))
     process.start()
-    assert ours.recv() == buffer.sample(4).x.tolist()
+    assert parent_end.recv() == buffer.sample(4).x.tolist()
     process.join()
 
 

@@ -44,11 +44,11 @@ def test_an_episode_becomes_its_transitions(next_obs):
 def test_it_is_apart_from_what_comes_before_and_after(envs):
     """Neither episode has an end that is stored: still no return looks over it."""
     buffer = ReplayBuffer(20, FIELDS, num_envs=envs, transforms=[NStep(5, 1.0)], seed=0)
-    one = {name: np.zeros(field.shape, field.dtype) for name, field in FIELDS.items()}
-    one = {name: value if envs is None else value[None] for name, value in one.items()}
-    buffer.add(**one)
+    step = {name: np.zeros(field.shape, field.dtype) for name, field in FIELDS.items()}
+    step = {name: value if envs is None else value[None] for name, value in step.items()}
+    buffer.add(**step)
     buffer.extend_episode(**episode(3))
-    buffer.add(**one)
+    buffer.add(**step)
     batch = buffer.as_batch(range(5))
     assert batch.n_steps.tolist() == [1, 3, 2, 1, 1]
     assert not batch.terminated.any()
@@ -56,8 +56,8 @@ def test_it_is_apart_from_what_comes_before_and_after(envs):
 
 def test_no_episode_is_refused_halfway():
     buffer = ReplayBuffer(20, FIELDS, transforms=[NStep(5, 1.0)], seed=0)
-    one = {name: np.zeros(field.shape, field.dtype) for name, field in FIELDS.items()}
-    buffer.add(**one)
+    step = {name: np.zeros(field.shape, field.dtype) for name, field in FIELDS.items()}
+    buffer.add(**step)
     wrong = episode(3)
     for change in (
         {"reward": np.ones(4)},
@@ -69,7 +69,7 @@ def test_no_episode_is_refused_halfway():
             buffer.extend_episode(**wrong | change)
     with pytest.raises(FieldError, match=r"missing `reward` and got unknown `rewards` \(did you mean `reward`\?\)"):
         buffer.extend_episode(obs=wrong["obs"], action=wrong["action"], rewards=wrong["reward"])
-    buffer.add(**one)
+    buffer.add(**step)
     assert buffer.as_batch([0]).n_steps.tolist() == [2], "the episode that was under way continues"
 
 
@@ -87,8 +87,8 @@ def test_sequences_need_no_next_obs():
 
 def test_episodes_need_no_flags():
     fields = {"obs": Field(), "next_obs": Field()}
-    given = [{"obs": np.arange(4.0)}, {"obs": np.arange(10.0, 13.0)}]
-    buffer = ReplayBuffer.from_episodes(given, fields=fields, transforms=[FrameStack(2)], seed=0)
+    episodes = [{"obs": np.arange(4.0)}, {"obs": np.arange(10.0, 13.0)}]
+    buffer = ReplayBuffer.from_episodes(episodes, fields=fields, transforms=[FrameStack(2)], seed=0)
     assert buffer.as_batch([2, 3]).obs.tolist() == [[1.0, 2.0], [10.0, 10.0]]
 
 
@@ -125,13 +125,13 @@ def test_only_a_line_of_steps_takes_episodes():
 class TestBuffersOfEpisodes:
     def test_they_hold_what_was_given_bit_for_bit(self):
         rng = np.random.default_rng(0)
-        given = [nested(steps, rng) for steps in (5, 1, 7)]
-        buffer = ReplayBuffer.from_episodes(given, seed=0)
+        episodes = [nested(steps, rng) for steps in (5, 1, 7)]
+        buffer = ReplayBuffer.from_episodes(episodes, seed=0)
         assert (buffer.capacity, len(buffer), buffer.next_obs) == (13, 13, "derived")
-        found = list(buffer.episodes())
-        assert len(found) == 3
-        assert all(map(same, found, given))
-        again = ReplayBuffer.from_episodes(iter(found), 13, next_obs="stored")
+        returned = list(buffer.episodes())
+        assert len(returned) == 3
+        assert all(map(same, returned, episodes))
+        again = ReplayBuffer.from_episodes(iter(returned), 13, next_obs="stored")
         assert same(again.get(range(13)), buffer.get(range(13)))
 
     def test_fields_may_be_declared(self):
@@ -175,20 +175,20 @@ class TestEpisodesOut:
                 obs=count * 10 + number, next_obs=count * 10 + number + 10, terminated=ended, truncated=~ended & False
             )
             count += 1
-        found = list(buffer.episodes())
-        assert sum(len(one["terminated"]) for one in found) == 1500
-        own = [[one for one in found if one["obs"][0] % 10 == env] for env in range(3)]
-        for env, line in enumerate(own):
-            assert {len(one["terminated"]) for one in line[1:-1]} == {env + 3}
-            assert all(one["terminated"].tolist() == [False] * (env + 2) + [True] for one in line[1:-1])
-            seen = np.concatenate([one["obs"] for one in line[:-1]])
+        episodes = list(buffer.episodes())
+        assert sum(len(piece["terminated"]) for piece in episodes) == 1500
+        lines = [[piece for piece in episodes if piece["obs"][0] % 10 == env] for env in range(3)]
+        for env, line in enumerate(lines):
+            assert {len(piece["terminated"]) for piece in line[1:-1]} == {env + 3}
+            assert all(piece["terminated"].tolist() == [False] * (env + 2) + [True] for piece in line[1:-1])
+            seen = np.concatenate([piece["obs"] for piece in line[:-1]])
             assert (np.diff(seen)[np.diff(seen) != 0] == 10).all()
 
     def test_one_that_was_left_ends_there(self):
         buffer = ReplayBuffer(3000, FIELDS, seed=0)
         for start, steps in ((0, 1100), (5000, 900)):
             buffer.extend_episode(**episode(steps, start))
-        assert [len(one["obs"]) for one in buffer.episodes()] == [1101, 901]
+        assert [len(episode["obs"]) for episode in buffer.episodes()] == [1101, 901]
 
     def test_an_empty_buffer_has_none(self):
         assert list(ReplayBuffer(5, FIELDS).episodes()) == []
@@ -229,19 +229,19 @@ class TestOfSeveralEnvironments:
         for t in range(10):
             buffer.add(where=[True, t > 0], **self.step(t, 2, t == 9))
         buffer.save(tmp_path)
-        for one in (buffer, ReplayBuffer.load(tmp_path)):
-            assert [e["reward"].tolist() for e in one.episodes()] == [[0.0] * 10, [10.0] * 9]
+        for each in (buffer, ReplayBuffer.load(tmp_path)):
+            assert [e["reward"].tolist() for e in each.episodes()] == [[0.0] * 10, [10.0] * 9]
         merged = ReplayBuffer.from_episodes(buffer.episodes(), 50, seed=0)
         assert [e["action"].tolist() for e in merged.episodes()] == [list(range(10)), list(range(1, 10))]
 
     def test_after_a_wrap_around(self):
-        buffer, rng, given = self.make(3, 20), np.random.default_rng(0), []
+        buffer, rng, steps = self.make(3, 20), np.random.default_rng(0), []
         for t in range(60):
             where = rng.random(3) < 0.5
-            given += [(t, env) for env in np.flatnonzero(where)]
+            steps += [(t, env) for env in np.flatnonzero(where)]
             buffer.add(where=where, **self.step(t, 3, False))
-        found = [(t, env) for e in buffer.episodes() for t, env in zip(e["action"], e["reward"] / 10, strict=True)]
-        assert found == sorted(given[-20:], key=lambda step: step[1])
+        returned = [(t, env) for e in buffer.episodes() for t, env in zip(e["action"], e["reward"] / 10, strict=True)]
+        assert returned == sorted(steps[-20:], key=lambda step: step[1])
 
     def test_that_reset_themselves_in_the_next_step(self):
         """Environment 0 ends after 3 steps, environment 1 after 4; their resets are no steps."""
@@ -249,10 +249,10 @@ class TestOfSeveralEnvironments:
         for t in range(12):
             ends = np.array([t % 4 == 2, t % 5 == 3])
             buffer.add(**self.step(t, 2, False) | {"terminated": ends})
-        found = [(e["reward"][0], e["action"].tolist()) for e in buffer.episodes()]
-        assert found == [
-            *((0.0, one) for one in ([0, 1, 2], [4, 5, 6], [8, 9, 10])),
-            *((10.0, one) for one in ([0, 1, 2, 3], [5, 6, 7, 8], [10, 11])),
+        returned = [(e["reward"][0], e["action"].tolist()) for e in buffer.episodes()]
+        assert returned == [
+            *((0.0, actions) for actions in ([0, 1, 2], [4, 5, 6], [8, 9, 10])),
+            *((10.0, actions) for actions in ([0, 1, 2, 3], [5, 6, 7, 8], [10, 11])),
         ]
 
 

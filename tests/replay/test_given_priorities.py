@@ -40,14 +40,14 @@ def test_so_do_priorities_without_rows(sampler):
 
 @pytest.mark.parametrize("sampler", WITH, ids=kind_of)
 def test_one_number_is_the_priority_of_all_ids(sampler):
-    one, other = make(sampler), make(sampler)
+    buffer, other = make(sampler), make(sampler)
     for number in (0.25, np.float32(3.0), np.array(2)):
-        assert one.update_priorities([[0, 1], [3, 3]], priority=number) == 4
+        assert buffer.update_priorities([[0, 1], [3, 3]], priority=number) == 4
         other.update_priorities([0, 1, 3], priority=np.full(3, float(number)))
-        distribution = one.probabilities(np.arange(5), batch_size=8, progress=0.5)
+        distribution = buffer.probabilities(np.arange(5), batch_size=8, progress=0.5)
         np.testing.assert_array_equal(distribution, other.probabilities(np.arange(5), batch_size=8, progress=0.5))
     with pytest.raises(PriorityError):
-        one.update_priorities([0, 1], priority=-1.0)
+        buffer.update_priorities([0, 1], priority=-1.0)
 
 
 def test_a_custom_sampler_and_a_replay_without_rows_take_one_number_too():

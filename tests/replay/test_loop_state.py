@@ -64,20 +64,20 @@ def fresh(tensor):
     return tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
 
 
-def same(one, other):
+def same(state, other):
     """Whether two values have the same types and bits, throughout."""
-    if type(one) is not type(other):
+    if type(state) is not type(other):
         return False
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, torch.Tensor):
-        as_bytes = [fresh(value).view(torch.uint8) for value in (one, other)]
-        return (one.dtype, one.shape) == (other.dtype, other.shape) and torch.equal(*as_bytes)
-    if isinstance(one, np.ndarray | np.generic):
-        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
-    return repr(one) == repr(other)
+    if isinstance(state, dict):
+        return list(state) == list(other) and all(same(state[key], other[key]) for key in state)
+    if isinstance(state, list | tuple):
+        return len(state) == len(other) and all(map(same, state, other))
+    if isinstance(state, torch.Tensor):
+        as_bytes = [fresh(value).view(torch.uint8) for value in (state, other)]
+        return (state.dtype, state.shape) == (other.dtype, other.shape) and torch.equal(*as_bytes)
+    if isinstance(state, np.ndarray | np.generic):
+        return (state.dtype, state.shape, state.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    return repr(state) == repr(other)
 
 
 def buffer():

@@ -25,13 +25,13 @@ FIELDS = {"x": Field((), np.int64), "obs": {"a": Field((2,)), "b": (Field((), np
 
 
 def buffer(steps, sampler=None, capacity=30, replicas=None, start=0, fields=FIELDS, seed=0):
-    made = ReplayBuffer(capacity, fields, sampler=sampler, replicas=replicas, seed=seed)
+    filled = ReplayBuffer(capacity, fields, sampler=sampler, replicas=replicas, seed=seed)
     lead = (steps,) if replicas is None else (replicas, steps)
     x = np.broadcast_to(start + np.arange(steps), lead)
     obs = {"a": np.zeros((*lead, 2), np.float32), "b": (np.full(lead, start, np.uint8),)}
     if steps:
-        made.extend(x=x, **({"obs": obs} if "obs" in fields else {}))
-    return made
+        filled.extend(x=x, **({"obs": obs} if "obs" in fields else {}))
+    return filled
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])
@@ -44,8 +44,8 @@ def test_rows_follow_the_joint_distribution(shares, replicas):
     source = np.repeat([0, 1], [20, 30])
     if replicas:
         ids, source = np.tile(ids, (replicas, 1)), np.tile(source, (replicas, 1))
-    own = np.where(source == 0, ids, -1)
-    parts[0].update_priorities(own, priority=np.random.default_rng(0).random(ids.shape))
+    of_source = np.where(source == 0, ids, -1)
+    parts[0].update_priorities(of_source, priority=np.random.default_rng(0).random(ids.shape))
     distribution = mixed.probabilities(source, ids, batch_size=8).reshape(replicas or 1, -1)
     np.testing.assert_allclose(distribution.sum(axis=1), 1.0, rtol=1e-12)
     counts = np.zeros(distribution.shape, np.int64)
@@ -174,7 +174,7 @@ class TestFeedback:
 
 
 def of_transforms(transforms):
-    parts = [ReplayBuffer(3, transition(), transforms=one) for one in transforms]
+    parts = [ReplayBuffer(3, transition(), transforms=transform) for transform in transforms]
     for part in parts:
         part.add(obs=0, reward=0, next_obs=0, terminated=False, truncated=False)
     return lambda: MixedReplay(parts).sample(4)
@@ -258,9 +258,11 @@ def test_a_queue_gives_nothing_where_another_buffer_refuses():
     for mixed in (MixedReplay((queue, prioritized)), MixedReplay((prioritized, queue))):
         with pytest.raises(ConfigError, match="progress"):
             mixed.sample(4, progress=1.5)
-    further, other = (ReplayBuffer(9, transition(), sampler=Queue(), transforms=one) for one in ((), [NStep(2)]))
+    further, other = (
+        ReplayBuffer(9, transition(), sampler=Queue(), transforms=transforms) for transforms in ((), [NStep(2)])
+    )
     for part in (further, other):
-        part.extend(**{name: np.zeros(6, one.dtype) for name, one in transition().items()})
+        part.extend(**{name: np.zeros(6, field.dtype) for name, field in transition().items()})
     with pytest.raises(FieldError, match="use equal transforms"):
         MixedReplay((further, other)).sample(4)
     assert [part.sample(2).id.tolist() for part in (queue, further, other)] == [[0, 1]] * 3

@@ -27,26 +27,26 @@ def test_processes_that_save_to_one_folder_wait_for_each_other_and_loads_get_one
     _saving(tmp_path, 1, 0)
     context = multiprocessing.get_context("spawn")
     savers = [context.Process(target=_saving, args=(tmp_path, 12, k)) for k in (1, 2)]
-    for one in savers:
-        one.start()
+    for saver in savers:
+        saver.start()
     loads, manifest = 0, tmp_path / "manifest.json"
     first = manifest.stat().st_mtime_ns
-    while any(one.is_alive() for one in savers):
+    while any(saver.is_alive() for saver in savers):
         if manifest.stat().st_mtime_ns == first:  # they have not begun
             time.sleep(0.005)
             continue
         rows = ReplayBuffer.load(tmp_path).columns["x"]
         assert len(np.unique(rows)) == 1
         loads += 1
-    assert [one.exitcode for one in savers] == [0, 0]
+    assert [saver.exitcode for saver in savers] == [0, 0]
     assert loads
     assert len({file.name.rpartition("-")[2] for file in tmp_path.glob("rows-*")}) >= 1
 
 
 def test_threads_that_save_to_one_folder_wait_for_each_other(tmp_path):
     with ThreadPoolExecutor(2) as pool:
-        for one in [pool.submit(_saving, tmp_path, 25, k) for k in (1, 2)]:
-            one.result()
+        for future in [pool.submit(_saving, tmp_path, 25, k) for k in (1, 2)]:
+            future.result()
     assert len(np.unique(ReplayBuffer.load(tmp_path).columns["x"])) == 1
 
 

@@ -22,7 +22,7 @@ class Fresh(replay.CustomSampler):
         return wanted / wanted.sum()
 
 
-def made(steps, seed):
+def columns_of(steps, seed):
     rng = np.random.default_rng(seed)
     rows = []
     for _ in range(steps):
@@ -49,30 +49,30 @@ def add(buffer, steps, rows):
     ],
 )
 def test_some_replicas_go_on_as_in_the_whole(options, rows):
-    whole = ReplayBuffer(17, FIELDS, replicas=4, seed=[1, 2, 3, 4], **options)
-    add(whole, made(30, 0), slice(None))
-    whole.sample(5)
-    part = whole.part(rows)
+    buffer = ReplayBuffer(17, FIELDS, replicas=4, seed=[1, 2, 3, 4], **options)
+    add(buffer, columns_of(30, 0), slice(None))
+    buffer.sample(5)
+    part = buffer.part(rows)
     rows = np.arange(4)[np.asarray(rows)]
     for round_ in range(4):
-        more = made(3, 1 + round_)
-        add(whole, more, slice(None))
+        more = columns_of(3, 1 + round_)
+        add(buffer, more, slice(None))
         add(part, more, rows)
-        left, right = whole.sample(6), part.sample(6)
+        left, right = buffer.sample(6), part.sample(6)
         for name in left:
             np.testing.assert_array_equal(left[name][rows], right[name])
         error = np.random.default_rng(round_).normal(size=(4, 6))
-        whole.update_priorities(left.id, error)
+        buffer.update_priorities(left.id, error)
         part.update_priorities(right.id, error[rows])
 
 
 def test_a_part_is_a_separate_buffer():
-    whole = ReplayBuffer(17, FIELDS, replicas=4, seed=0)
-    steps = made(5, 0)
-    add(whole, steps, slice(None))
-    part = whole.part([1])
+    buffer = ReplayBuffer(17, FIELDS, replicas=4, seed=0)
+    steps = columns_of(5, 0)
+    add(buffer, steps, slice(None))
+    part = buffer.part([1])
     add(part, steps, [1])
-    assert (whole.size.tolist(), part.size.tolist()) == ([5] * 4, [10])
+    assert (buffer.size.tolist(), part.size.tolist()) == ([5] * 4, [10])
 
 
 def test_a_part_needs_replicas():

@@ -65,9 +65,9 @@ def learn(buffer, batches, turns=60):
     return seen
 
 
-def assert_same(one, two):
-    assert len(one) == len(two)
-    for mine, other in zip(one, two, strict=True):
+def assert_same(batch, two):
+    assert len(batch) == len(two)
+    for mine, other in zip(batch, two, strict=True):
         assert mine.keys() == other.keys()
         for name, column in mine.items():
             np.testing.assert_array_equal(column, other[name], err_msg=name)
@@ -139,8 +139,9 @@ def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken
     call, lead = GATED[name], () if replicas is None else (1,)
     buffer.extend(x=np.zeros((*lead, 30), np.int64), y=np.ones((*lead, 30, 2)))
     if taken == "before":
-        methods = {one: getattr(buffer, one) for one in GATED}
-        call = lambda _: GATED[name](Mock(**{f"{one}.side_effect": own for one, own in methods.items()}))  # noqa: E731
+        methods = {name: getattr(buffer, name) for name in GATED}
+        before = Mock(**{f"{method}.side_effect": function for method, function in methods.items()})
+        call = lambda _: GATED[name](before)  # noqa: E731
     batches = buffer.batches(8, prefetch=2)
     done, asked = [], threading.Event()
 
@@ -167,16 +168,16 @@ def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken
 
 def test_two_iterators_share_one_thread_in_the_order_of_the_calls():
     def run(buffer, make_batches):
-        one, two = make_batches(buffer, 4, 2), make_batches(buffer, 6, 1)
+        first, two = make_batches(buffer, 4, 2), make_batches(buffer, 6, 1)
         seen = []
         for turn in range(20):
-            seen.append(dict(next(one)))
+            seen.append(dict(next(first)))
             if turn % 3 == 0:
                 seen.append(dict(next(two)))
             buffer.add(x=turn, y=np.zeros(2))
         two.close()
-        seen.append(dict(next(one)))
-        one.close()
+        seen.append(dict(next(first)))
+        first.close()
         return [*seen, dict(buffer.sample(4))]
 
     before = threading.active_count()
@@ -333,7 +334,7 @@ class TestEnding:
         cycle.append(cycle)
         del batches, cycle
         start = ThreadPoolExecutor._adjust_thread_count
-        monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", lambda own: (gc.collect(), start(own)))
+        monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", lambda pool: (gc.collect(), start(pool)))
         asker = threading.Thread(target=lambda: next(make().batches(8, prefetch=1)), daemon=True)
         asker.start()
         asker.join(20)

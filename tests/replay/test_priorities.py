@@ -20,9 +20,9 @@ CONSTANT = [sampler for sampler in ORDERLESS if sampler.has_closed_form]
 C, E = 37, 3
 
 
-def same(mine, theirs):
+def same(mine, expected):
     for name in ("id", "weight", "probability"):
-        np.testing.assert_array_equal(mine[name], theirs[name])
+        np.testing.assert_array_equal(mine[name], expected[name])
 
 
 def test_small_batches_skip_the_memory_lookup(monkeypatch):
@@ -46,41 +46,41 @@ class TestLikeABuffer:
     @pytest.mark.parametrize("num_envs", [None, E])
     def test_draws_distributions_and_feedback(self, sampler, num_envs):
         rng = np.random.default_rng(0)
-        given = {"sampler": sampler, "num_envs": num_envs, "seed": 3, "count_replays": True}
-        theirs, mine = ReplayBuffer(C, {"x": Field()} | FLAGS, **given), Priorities(C, **given)
+        options = {"sampler": sampler, "num_envs": num_envs, "seed": 3, "count_replays": True}
+        buffer, mine = ReplayBuffer(C, {"x": Field()} | FLAGS, **options), Priorities(C, **options)
         leading = () if num_envs is None else (num_envs,)
         for _ in range(12):
             flags = {name: rng.random((9, *leading)) < 0.2 for name in FLAGS}
-            ids = theirs.extend(x=np.zeros((9, *leading)), **flags)
+            ids = buffer.extend(x=np.zeros((9, *leading)), **flags)
             np.testing.assert_array_equal(mine.extend(9, **flags), ids)
-            one = {name: flag[0] for name, flag in flags.items()}
-            np.testing.assert_array_equal(mine.add(**one), theirs.add(x=np.zeros(leading), **one))
-            drawn = theirs.sample(8, progress=0.5)
+            flag_of_step = {name: flag[0] for name, flag in flags.items()}
+            np.testing.assert_array_equal(mine.add(**flag_of_step), buffer.add(x=np.zeros(leading), **flag_of_step))
+            drawn = buffer.sample(8, progress=0.5)
             batch = mine.sample(8, progress=0.5)
             same(batch, drawn)
             np.testing.assert_array_equal(batch.slot, drawn.id % C)
             errors = rng.normal(size=drawn.id.shape)
             late = ids.ravel()[: drawn.id.size] - C // 2  # some of them are gone
-            assert mine.update_priorities(batch.id, errors) == theirs.update_priorities(drawn.id, errors)
-            assert mine.update_priorities(np.maximum(late, -1), np.ones(late.size)) == theirs.update_priorities(
+            assert mine.update_priorities(batch.id, errors) == buffer.update_priorities(drawn.id, errors)
+            assert mine.update_priorities(np.maximum(late, -1), np.ones(late.size)) == buffer.update_priorities(
                 np.maximum(late, -1), np.ones(late.size)
             )
-        np.testing.assert_array_equal(mine.stored_ids(), theirs.stored_ids()[0])
-        np.testing.assert_array_equal(mine.replay_counts(), theirs.replay_counts()[0])
-        assert repr(mine.stats(batch_size=8, progress=0.5)) == repr(theirs.stats(batch_size=8, progress=0.5))
+        np.testing.assert_array_equal(mine.stored_ids(), buffer.stored_ids()[0])
+        np.testing.assert_array_equal(mine.replay_counts(), buffer.replay_counts()[0])
+        assert repr(mine.stats(batch_size=8, progress=0.5)) == repr(buffer.stats(batch_size=8, progress=0.5))
         if sampler.has_closed_form:
             distribution = mine.probabilities(mine.stored_ids(), batch_size=8, progress=0.5)
             np.testing.assert_array_equal(
-                distribution, theirs.probabilities(theirs.stored_ids()[0], batch_size=8, progress=0.5)
+                distribution, buffer.probabilities(buffer.stored_ids()[0], batch_size=8, progress=0.5)
             )
 
     def test_not_a_byte_for_a_row(self):
         rows = 10_000
         assert Priorities(rows).nbytes == 0
-        one = {"x": Field((), np.uint8)}
+        fields = {"x": Field((), np.uint8)}
         for sampler in (replay.Prioritized(), replay.RankBased()):
-            there = ReplayBuffer(rows, one, sampler=sampler).nbytes
-            assert there - Priorities(rows, sampler=sampler).nbytes == rows + 1
+            buffer_bytes = ReplayBuffer(rows, fields, sampler=sampler).nbytes
+            assert buffer_bytes - Priorities(rows, sampler=sampler).nbytes == rows + 1
 
     def test_where_and_ends_are_reported_of_some(self):
         priorities = Priorities(C, num_envs=E, sampler=replay.EpisodeEnds(), seed=0)
@@ -118,9 +118,9 @@ class TestAssigned:
             ids = priorities.assign(slots)
             lies.update(zip(slots.tolist(), ids.tolist(), strict=True))
             some = rng.choice(priorities.next_id, 6)
-            there = set(lies.values())
-            found = priorities.update_priorities(some, rng.normal(size=6))
-            assert found == sum(one in there for one in some.tolist())
+            stored = set(lies.values())
+            updated = priorities.update_priorities(some, rng.normal(size=6))
+            assert updated == sum(id_ in stored for id_ in some.tolist())
         return priorities, lies
 
     @pytest.mark.parametrize("sampler", CONSTANT, ids=kind_of)
@@ -130,11 +130,11 @@ class TestAssigned:
         ids = priorities.stored_ids()
         assert sorted(lies.values()) == ids.tolist()
         distribution = priorities.probabilities(ids, batch_size=8, progress=0.5)
-        slot_of = {one: slot for slot, one in lies.items()}
+        slot_of = {id_at: slot for slot, id_at in lies.items()}
         counts = np.zeros(len(ids), np.int64)
         for _ in range(2000):
             batch = priorities.sample(8, progress=0.5)
-            assert [slot_of[one] for one in batch.id.tolist()] == batch.slot.tolist()
+            assert [slot_of[id_] for id_ in batch.id.tolist()] == batch.slot.tolist()
             counts += np.bincount(np.searchsorted(ids, batch.id), minlength=len(ids))
         assert_distribution(counts, distribution)
         gone = np.setdiff1d(np.arange(priorities.next_id), ids)
@@ -180,7 +180,7 @@ class TestAssigned:
 class TestSaving:
     """It continues exactly, whichever way it went."""
 
-    def made(self, retention):
+    def filled(self, retention):
         if retention is None:
             priorities = Priorities(C, sampler=replay.RankBased(beta=0.4), num_envs=E, seed=0)
             priorities.update_priorities(priorities.extend(20)[-5:], np.arange(15.0).reshape(5, 3))
@@ -194,17 +194,17 @@ class TestSaving:
         else:
             priorities.extend(5)
         priorities.update_priorities(drawn[0].id, np.arange(9.0))
-        return np.concatenate([*(one.slot for one in drawn), priorities.sample(50).slot, priorities.stored_ids()])
+        return np.concatenate([*(batch.slot for batch in drawn), priorities.sample(50).slot, priorities.stored_ids()])
 
     @pytest.mark.parametrize("retention", [None, "assigned"])
     @pytest.mark.parametrize("way", ["load", "restore", "pickle", "deepcopy"])
     def test_it_continues(self, retention, way, tmp_path):
-        priorities = self.made(retention)
+        priorities = self.filled(retention)
         priorities.save(tmp_path / "saved")
         if way == "load":
             other = Priorities.load(tmp_path / "saved")
         elif way == "restore":
-            other = self.made(retention)
+            other = self.filled(retention)
             self.go_on(other)
             other.restore(tmp_path / "saved")
         else:
@@ -212,7 +212,7 @@ class TestSaving:
         np.testing.assert_array_equal(self.go_on(other), self.go_on(priorities))
 
     def test_saved_again(self, tmp_path):
-        priorities = self.made(None)
+        priorities = self.filled(None)
         priorities.save(tmp_path)
         priorities.extend(3)
         priorities.save(tmp_path)
@@ -221,7 +221,7 @@ class TestSaving:
         np.testing.assert_array_equal(other.stored_ids(), priorities.stored_ids())
 
     def test_what_is_of_another_kind(self, tmp_path):
-        self.made(None).save(tmp_path / "priorities")
+        self.filled(None).save(tmp_path / "priorities")
         with pytest.raises(SnapshotError, match=r"is of Priorities; load it with Priorities\.load"):
             ReplayBuffer.load(tmp_path / "priorities")
         ReplayBuffer(8, {"x": Field()}).save(tmp_path / "buffer")
@@ -242,11 +242,11 @@ class TestSaving:
         ],
     )
     def test_tables_that_nothing_wrote(self, name, wrong):
-        priorities = self.made("assigned")
+        priorities = self.filled("assigned")
         state = priorities._parts.core.state()
         state[f"replica0.{name}"] = np.array(wrong, np.int64)
         with pytest.raises(SnapshotError):
-            self.made("assigned")._parts.core.restore(state)
+            self.filled("assigned")._parts.core.restore(state)
 
 
 class TestRefusals:
@@ -255,7 +255,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="needs rows, which Priorities does not have"):
             Priorities(C, sampler=sampler)
 
-    @pytest.mark.parametrize("sampler", [one for one in IN_CORE if one.needs_order], ids=kind_of)
+    @pytest.mark.parametrize("sampler", [sampler for sampler in IN_CORE if sampler.needs_order], ids=kind_of)
     def test_no_order(self, sampler):
         with pytest.raises(ConfigError, match=r"needs the order of the steps, which Assigned\(\) does not keep"):
             Priorities(C, sampler=sampler, retention=Assigned())

@@ -139,8 +139,8 @@ class TestForkedChildren:
 
     def test_priorities_must_reseed(self):
         priorities, never_forked = (Priorities(20, sampler=Prioritized(beta=0.4), seed=0) for _ in range(2))
-        for one in (priorities, never_forked):
-            one.extend(20)
+        for each in (priorities, never_forked):
+            each.extend(20)
 
         def child():
             message = refusal(lambda: priorities.sample(8))
@@ -201,12 +201,12 @@ def draw_spawned(buffer, pipe):
 def test_a_spawned_process_must_reseed():
     buffer = filled()
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=draw_spawned, args=(buffer, theirs))
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=draw_spawned, args=(buffer, child_end))
     process.start()
-    assert "buffer.reseed(seed)" in ours.recv()
+    assert "buffer.reseed(seed)" in parent_end.recv()
     buffer.reseed(9)
-    assert ours.recv() == buffer.sample(4).id.tolist()
+    assert parent_end.recv() == buffer.sample(4).id.tolist()
     process.join()
 
 
@@ -243,8 +243,8 @@ class TestOneSeed:
 
     def test_none_is_fresh_entropy(self):
         buffer, other = filled(), filled()
-        for one in (buffer, other):
-            one.reseed(None)
+        for each in (buffer, other):
+            each.reseed(None)
         assert ids_of(buffer) != ids_of(other)
 
     def test_mixed_replay_needs_buffers_with_reseed(self):

@@ -147,16 +147,16 @@ def test_iterators_that_yield_few_of_them_leave_the_others(tmp_path):
 
 
 def test_two_iterators_each_receive_their_own(tmp_path):
-    def run(one, two, turns):
-        return tuple(dict(next(one if turn % 3 else two)) for turn in range(turns))
+    def run(first, two, turns):
+        return tuple(dict(next(first if turn % 3 else two)) for turn in range(turns))
 
     buffer = make(replay.Prioritized(beta=0.4))
-    one, two = buffer.batches(8, prefetch=2), buffer.batches(6, prefetch=1)
-    run(one, two, 7)
+    first, two = buffer.batches(8, prefetch=2), buffer.batches(6, prefetch=1)
+    run(first, two, 7)
     buffer.save(tmp_path)
     loaded = ReplayBuffer.load(tmp_path)
     resumed = run(loaded.batches(8, prefetch=2), loaded.batches(6, prefetch=1), 12)
-    assert same(resumed, run(one, two, 12))
+    assert same(resumed, run(first, two, 12))
 
 
 def test_batches_of_another_size_do_not_take_them(tmp_path):
@@ -200,9 +200,9 @@ def test_nested_fields_transforms_and_replicas(tmp_path):
     parted = part.batches(8, prefetch=3)
     for batch, resumed in zip(batches, loaded.batches(8, prefetch=3, total=10), strict=False):
         assert same(dict(batch), dict(resumed))
-        own = next(parted)
-        np.testing.assert_array_equal(own.id, batch.id[[2, 0]])
-        np.testing.assert_array_equal(own.extra[1], batch.extra[1][[2, 0]])
+        of_part = next(parted)
+        np.testing.assert_array_equal(of_part.id, batch.id[[2, 0]])
+        np.testing.assert_array_equal(of_part.extra[1], batch.extra[1][[2, 0]])
 
 
 def test_sequences_in_a_storage_whose_drawn_steps_are_overwritten(tmp_path):

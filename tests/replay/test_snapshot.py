@@ -45,14 +45,14 @@ def turn(buffer, rng):
 
 
 def restored(path, sampler):
-    own = None if sampler.in_core else sampler
-    return ReplayBuffer.load(path, sampler=own, continue_episodes=True)
+    custom = None if sampler.in_core else sampler
+    return ReplayBuffer.load(path, sampler=custom, continue_episodes=True)
 
 
-def assert_equal_draws(one, two, turns):
+def assert_equal_draws(buffer, two, turns):
     rngs = [np.random.default_rng(9) for _ in range(2)]
     for _ in range(turns):
-        a, b = turn(one, rngs[0]), turn(two, rngs[1])
+        a, b = turn(buffer, rngs[0]), turn(two, rngs[1])
         for x, y in (
             (a.id, b.id),
             (a.weight, b.weight),
@@ -118,12 +118,12 @@ class TestTheFormat:
 
     def test_another_buffers_folder_is_written_whole(self, tmp_path):
         """Rows are kept only if the snapshot there is the one this buffer wrote or came from."""
-        one, two = (ReplayBuffer(10, {"x": Field()}) for _ in range(2))
-        one.extend(x=np.zeros(10))
+        buffer, two = (ReplayBuffer(10, {"x": Field()}) for _ in range(2))
+        buffer.extend(x=np.zeros(10))
         two.extend(x=np.ones(10))
-        one.save(tmp_path)
+        buffer.save(tmp_path)
         two.save(tmp_path)
-        one.save(tmp_path)
+        buffer.save(tmp_path)
         np.testing.assert_array_equal(ReplayBuffer.load(tmp_path).columns["x"], 0.0)
 
 
@@ -131,7 +131,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "option",
         [{"autoreset": "next_step"}, {"min_size": 10}, {"count_replays": True}],
-        ids=lambda one: next(iter(one)),
+        ids=lambda option: next(iter(option)),
     )
     def test_options_that_change_what_a_buffer_does(self, tmp_path, option):
         ReplayBuffer(50, FIELDS, num_envs=2).save(tmp_path)
@@ -223,11 +223,11 @@ def test_saving_takes_no_second_buffer_and_no_pickle(tmp_path, monkeypatch):
 
 
 def test_a_burst_that_is_shorter_goes_on_where_it_is(tmp_path):
-    made = ReplayBuffer(20, {"x": Field()}, sampler=Recency(eta=0.99, least=1, burst=10), seed=0)
-    made.extend(x=np.arange(20.0))
+    buffer = ReplayBuffer(20, {"x": Field()}, sampler=Recency(eta=0.99, least=1, burst=10), seed=0)
+    buffer.extend(x=np.arange(20.0))
     for _ in range(7):
-        made.sample(2)
-    made.save(tmp_path / "a")
+        buffer.sample(2)
+    buffer.save(tmp_path / "a")
     again = ReplayBuffer.load(tmp_path / "a", sampler=Recency(eta=0.99, least=1, burst=5))
     fresh = ReplayBuffer(20, {"x": Field()}, sampler=Recency(eta=0.99, least=1, burst=5), seed=0)
     fresh.extend(x=np.arange(20.0))
@@ -238,9 +238,9 @@ def test_a_burst_that_is_shorter_goes_on_where_it_is(tmp_path):
 
 def test_a_permutation_without_bins_is_none_with_bins(tmp_path):
     for bins, to in ((1, 5), (5, 1), (5, 5)):
-        made = ReplayBuffer(100, {"x": Field()}, sampler=Permuted(beta=0.5, bins=bins), seed=0)
-        made.extend(x=np.arange(100.0))
-        made.save(tmp_path / f"{bins}")
+        buffer = ReplayBuffer(100, {"x": Field()}, sampler=Permuted(beta=0.5, bins=bins), seed=0)
+        buffer.extend(x=np.arange(100.0))
+        buffer.save(tmp_path / f"{bins}")
         if to > bins:
             with pytest.raises(SnapshotError):
                 ReplayBuffer.load(tmp_path / f"{bins}", sampler=Permuted(beta=0.5, bins=to))

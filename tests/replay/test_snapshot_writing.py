@@ -19,7 +19,7 @@ from replaylab.replay.data.schedules import Linear
 
 
 def files(folder):
-    return sorted(one.name for one in Path(folder).rglob("*"))
+    return sorted(file.name for file in Path(folder).rglob("*"))
 
 
 def rewritten(folder, **members):
@@ -78,7 +78,7 @@ class TestWhatIsSavedCanBeLoaded:
         buffer.save(tmp_path)
         twin = ReplayBuffer.load(tmp_path)
         np.testing.assert_array_equal(buffer.sample(8, progress=0.3).id, twin.sample(8, progress=0.3).id)
-        distributions = [one.probabilities(range(10), batch_size=8, progress=0.3) for one in (buffer, twin)]
+        distributions = [each.probabilities(range(10), batch_size=8, progress=0.3) for each in (buffer, twin)]
         np.testing.assert_array_equal(*distributions)
 
     def test_transforms_with_numpy_options(self, tmp_path):
@@ -93,10 +93,10 @@ class TestWhatIsSavedCanBeLoaded:
             sampler = replay.Mixture([replay.Uniform(), replay.Recency(0.9)], shares=[0.25, np.float32(0.75)])
             return replay.ReplayStream([], ReplayBuffer(10, {"x": Field()}, sampler=sampler, seed=1), batch_size=2)
 
-        one, two = stream(), stream()
+        original, two = stream(), stream()
         for x in range(5):
-            one.push({"x": x})
-        two.restore(one.state(tmp_path / "s"))
+            original.push({"x": x})
+        two.restore(original.state(tmp_path / "s"))
         assert two.buffer.get(4)["x"] == 4.0
 
     def test_what_was_written_is_read_back_before_it_takes_its_place(self, tmp_path, monkeypatch):

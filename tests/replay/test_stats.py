@@ -166,8 +166,8 @@ def test_every_sampler(sampler, replicas):
     np.testing.assert_array_equal(np.reshape(stats.max_replays, -1), drawn[:, 25:45].max(-1))
     assert np.shape(stats.size) == lead
     wants = any(
-        isinstance(one, (replay.Prioritized, replay.LAP, replay.RankBased, replay.Greedy))
-        for one in getattr(sampler, "parts", (sampler,))
+        isinstance(part, (replay.Prioritized, replay.LAP, replay.RankBased, replay.Greedy))
+        for part in getattr(sampler, "parts", (sampler,))
     )
     assert (stats.largest_priority is not None) == wants
     if wants:
@@ -266,5 +266,5 @@ def test_ids_and_replay_counts_are_in_one_order_oldest_first(steps, replicas, re
     for r, (ids, counts) in enumerate(zip(buffer.stored_ids(), buffer.replay_counts(), strict=True)):
         assert len(ids) == min(steps, 7)
         assert (np.diff(ids) > 0).all()
-        assert counts.tolist() == [(drawn[r] == one).sum() for one in ids]
+        assert counts.tolist() == [(drawn[r] == row).sum() for row in ids]
     assert reservoir or buffer.stored_ids()[0].tolist() == list(range(max(0, steps - 7), steps))

@@ -17,16 +17,16 @@ class ToyReplay:
         self.capacity, self.fields, self.autoreset = capacity, fields, autoreset
         self.num_envs, self.replicas = num_envs, replicas
         self.lead = tuple(axis for axis in (replicas, num_envs) if axis is not None)
-        self.kept = [[] for _ in range(replicas or 1)]  # of each replica: (id, step), oldest first
+        self.steps_kept = [[] for _ in range(replicas or 1)]  # of each replica: (id, step), oldest first
         self.next_ids = np.zeros(replicas or 1, np.int64)
         self.resets = np.zeros((replicas or 1, num_envs or 1), bool)  # environments whose next step is a reset
         self.feedback, self.rng = [], np.random.default_rng(seed)
 
-    size = property(lambda self: self._reported([len(kept) for kept in self.kept]))
+    size = property(lambda self: self._reported([len(steps_of_replica) for steps_of_replica in self.steps_kept]))
     next_id = property(lambda self: self._reported(self.next_ids))
 
     def __len__(self):
-        return min(map(len, self.kept))
+        return min(map(len, self.steps_kept))
 
     def add(self, /, *, where=None, final_obs=None, **steps):
         R, E = self.resets.shape
@@ -43,15 +43,15 @@ class ToyReplay:
             if ends and self.autoreset == "same_step":
                 step["next_obs"] = np.array(finals[r, e], self.fields["next_obs"].dtype)
             ids[r, e] = self.next_ids[r]
-            self.kept[r] = [*self.kept[r], (self.next_ids[r], step)][-self.capacity :]
+            self.steps_kept[r] = [*self.steps_kept[r], (self.next_ids[r], step)][-self.capacity :]
             self.next_ids[r] += 1
         return ids.reshape(self.lead) if self.lead else int(ids[0, 0])
 
     def extend(self, /, *, where=None, final_obs=None, **steps):
         axis = 0 if self.replicas is None else 1
-        given = {name: np.moveaxis(value, axis, 0) for name, value in steps.items()}
-        length = len(next(iter(given.values())))
-        parts = [self.add(**{name: value[t] for name, value in given.items()}) for t in range(length)]
+        by_time = {name: np.moveaxis(value, axis, 0) for name, value in steps.items()}
+        length = len(next(iter(by_time.values())))
+        parts = [self.add(**{name: value[t] for name, value in by_time.items()}) for t in range(length)]
         return np.stack(parts, axis)
 
     def end_episode(self, where=None):
@@ -60,7 +60,10 @@ class ToyReplay:
     def sample(self, batch_size, *, progress=None):
         if not len(self):
             raise EmptyBufferError("the toy is empty")
-        drawn = [[kept[i] for i in self.rng.integers(len(kept), size=batch_size)] for kept in self.kept]
+        drawn = [
+            [steps_of_replica[i] for i in self.rng.integers(len(steps_of_replica), size=batch_size)]
+            for steps_of_replica in self.steps_kept
+        ]
         columns = {name: np.array([[step[name] for _, step in row] for row in drawn]) for name in self.fields}
         columns["id"] = np.array([[number for number, _ in row] for row in drawn])
         columns["probability"] = self.probabilities(self._reported(columns["id"])).reshape(columns["id"].shape)
@@ -72,11 +75,12 @@ class ToyReplay:
         return int((self.probabilities(ids) > 0).sum())
 
     def probabilities(self, ids, *, batch_size=None, progress=None):
-        rows = np.asarray(ids).reshape(len(self.kept), -1)
+        rows = np.asarray(ids).reshape(len(self.steps_kept), -1)
         if (rows >= self.next_ids[:, None]).any():
             raise IdError("the toy never gave this id out")
         distribution = [
-            np.isin(row, [n for n, _ in kept]) / max(len(kept), 1) for row, kept in zip(rows, self.kept, strict=True)
+            np.isin(row, [n for n, _ in steps_of_replica]) / max(len(steps_of_replica), 1)
+            for row, steps_of_replica in zip(rows, self.steps_kept, strict=True)
         ]
         return np.array(distribution).reshape(np.shape(ids))
 
@@ -103,9 +107,11 @@ def assert_same_steps(toy, buffer):
     assert len(toy) == len(buffer) > 0
     np.testing.assert_array_equal(toy.size, buffer.size)
     np.testing.assert_array_equal(toy.next_id, buffer.next_id)
-    least = min(map(len, toy.kept))
-    ids = np.array([[number for number, _ in kept[-least:]] for kept in toy.kept])
-    found = buffer.get(ids if toy.replicas is not None else ids[0])
+    least = min(map(len, toy.steps_kept))
+    ids = np.array([[number for number, _ in steps_of_replica[-least:]] for steps_of_replica in toy.steps_kept])
+    stored = buffer.get(ids if toy.replicas is not None else ids[0])
     for name in toy.fields:
-        theirs = np.array([[step[name] for _, step in kept[-least:]] for kept in toy.kept])
-        np.testing.assert_array_equal(theirs if toy.replicas is not None else theirs[0], found[name], err_msg=name)
+        expected = np.array(
+            [[step[name] for _, step in steps_of_replica[-least:]] for steps_of_replica in toy.steps_kept]
+        )
+        np.testing.assert_array_equal(expected if toy.replicas is not None else expected[0], stored[name], err_msg=name)

@@ -56,28 +56,34 @@ def bin_of(step, newest, ends):
     return RUNNING, None, age
 
 
-def nearest(wanted, there):
+def nearest(wanted, bins):
     """The bin of those that are there which a row of an empty bin comes from."""
 
-    def cost(one):
-        distances = [age if distance is None else distance for _, distance, age in (wanted, one)]
+    def cost(candidate):
+        distances = [age if distance is None else distance for _, distance, age in (wanted, candidate)]
         apart = abs(distances[0] - distances[1])
-        return (wanted[0] != one[0], apart + abs(wanted[2] - one[2]), apart, one[2], one[0] == TERMINATED)
+        return (
+            wanted[0] != candidate[0],
+            apart + abs(wanted[2] - candidate[2]),
+            apart,
+            candidate[2],
+            candidate[0] == TERMINATED,
+        )
 
-    return min(there, key=cost)
+    return min(bins, key=cost)
 
 
-def far(one, other):
+def far(drawn, other):
     """Whether two bins are of different kinds, or more than one apart in steps to the end or age."""
-    return one[0] != other[0] or any(abs((a or 0) - (b or 0)) > 1 for a, b in zip(one[1:], other[1:], strict=True))
+    return drawn[0] != other[0] or any(abs((a or 0) - (b or 0)) > 1 for a, b in zip(drawn[1:], other[1:], strict=True))
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_row_is_of_the_bin_of_the_recorded_one(tmp_path, replicas, seed):
     """Or of the nearest that holds a step; with the probability of an even draw from it; also as the ring wraps."""
-    theirs, mine = worlds(replicas + 1, STEPS, seed), worlds(replicas, STEPS, seed + 100)
-    recorded = record(tmp_path / "tape", theirs)
+    recorded_worlds, mine = worlds(replicas + 1, STEPS, seed), worlds(replicas, STEPS, seed + 100)
+    recorded = record(tmp_path / "tape", recorded_worlds)
     buffer, moved = make(ByStepsToEnd(str(tmp_path / "tape"), shift=1), replicas, seed), np.zeros(replicas, int)
     assert np.isnan(buffer.stats().moved_share).all()
     for step in range(STEPS):
@@ -89,17 +95,22 @@ def test_every_row_is_of_the_bin_of_the_recorded_one(tmp_path, replicas, seed):
             bins = {}
             for i in range(max(0, step + 1 - CAPACITY), step + 1):
                 bins.setdefault(bin_of(i, step, mine[:, r]), []).append(i)
-            wanted = [bin_of(i, step, theirs[:, (r + 1) % (replicas + 1)]) for i in recorded[step - 5, r + 1].tolist()]
+            wanted = [
+                bin_of(i, step, recorded_worlds[:, (r + 1) % (replicas + 1)])
+                for i in recorded[step - 5, r + 1].tolist()
+            ]
             asked, recorded_bins = recorded[step - 5, r + 1].tolist(), wanted
-            wanted = [one if one in bins else nearest(one, bins) for one in recorded_bins]
+            wanted = [
+                recorded_bin if recorded_bin in bins else nearest(recorded_bin, bins) for recorded_bin in recorded_bins
+            ]
             moved[r] += sum(map(far, recorded_bins, wanted))
-            found = [bin_of(i, step, mine[:, r]) for i in batch.id[r].tolist()]
-            assert found == wanted
-            for one in set(wanted):  # as many different steps as there, if there are so many
-                pairs = {(a, i) for a, i, w in zip(asked, batch.id[r].tolist(), wanted, strict=True) if w == one}
+            drawn_bins = [bin_of(i, step, mine[:, r]) for i in batch.id[r].tolist()]
+            assert drawn_bins == wanted
+            for bin_ in set(wanted):  # as many different steps as there, if there are so many
+                pairs = {(a, i) for a, i, w in zip(asked, batch.id[r].tolist(), wanted, strict=True) if w == bin_}
                 assert len(pairs) == len({a for a, _ in pairs})
-                assert len({i for _, i in pairs}) == len(pairs) or len(pairs) > len(bins[one])
-            chances = [wanted.count(one) / len(bins[one]) / ROWS for one in wanted]
+                assert len({i for _, i in pairs}) == len(pairs) or len(pairs) > len(bins[bin_])
+            chances = [wanted.count(bin_) / len(bins[bin_]) / ROWS for bin_ in wanted]
             np.testing.assert_allclose(batch.probability[r], chances, rtol=1e-12)
         np.testing.assert_array_equal(batch.x, batch.id)
         assert (batch.weight == 1).all()
@@ -126,7 +137,7 @@ def test_within_a_bin_every_step_is_alike(tmp_path):
     for k, row in enumerate(rows):
         wanted = bin_of(row, 59, ends)
         wanted = wanted if wanted in bins else nearest(wanted, set(bins))
-        chance = np.array([one == wanted for one in bins]) / bins.count(wanted)
+        chance = np.array([bin_ == wanted for bin_ in bins]) / bins.count(wanted)
         assert_distribution(np.bincount(drawn[:, k], minlength=60), chance)
     assert buffer.stats().moved_share == 0  # the empty bin has a neighbour with steps
 
@@ -149,10 +160,10 @@ class TestTheSameDraws:
         ends = worlds(3, STEPS, 8)
         alone = [make(tape.of_replica(r, 3), seed=seed) for r, seed in enumerate((4, 9, 2))]
         drawn = []
-        for r, one in enumerate(alone):
+        for r, buffer in enumerate(alone):
             for step in range(5):
-                add(one, step, ends[step, r])
-            drawn.append(continued(one, ends[:, r], 5))
+                add(buffer, step, ends[step, r])
+            drawn.append(continued(buffer, ends[:, r], 5))
         together = make(tape, 3, [4, 9, 2])
         for step in range(5):
             add(together, step, ends[step])
@@ -160,18 +171,18 @@ class TestTheSameDraws:
 
     def test_snapshots_and_parts_continue(self, tape, tmp_path):
         ends = worlds(3, STEPS, 8)
-        whole, half = make(tape, 3), make(tape, 3)
-        for each in (whole, half):
+        buffer, half = make(tape, 3), make(tape, 3)
+        for each in (buffer, half):
             for step in range(5):
                 add(each, step, ends[step])
-        wanted = continued(whole, ends, 5)
+        wanted = continued(buffer, ends, 5)
         continued(half, ends[:100], 5)
         half.save(tmp_path / "kept")
         part = half.part([0, 2])
         np.testing.assert_array_equal(continued(part, ends[:, [0, 2]], 100), wanted[95:][:, [0, 2]])
         loaded = ReplayBuffer.load(tmp_path / "kept", continue_episodes=True)
         np.testing.assert_array_equal(continued(loaded, ends, 100), wanted[95:])
-        np.testing.assert_array_equal(loaded.stats().moved_share, whole.stats().moved_share)
+        np.testing.assert_array_equal(loaded.stats().moved_share, buffer.stats().moved_share)
 
     def test_an_episode_that_is_cut_was_truncated(self, tmp_path):
         """Also steps stored by one call, more than there is room for."""
@@ -179,18 +190,18 @@ class TestTheSameDraws:
         tape = ByStepsToEnd(str(tmp_path / "tape"), 1)
         flags, ends = np.zeros((200, 3), bool), np.full((200, 3), "", object)
         flags[::7], ends[::7] = True, TERMINATED
-        one, other = make(tape, 3, 1), make(tape, 3, 1)
+        buffer, other = make(tape, 3, 1), make(tape, 3, 1)
         steps = np.arange(100)
-        one.extend(x=np.tile(steps, (3, 1)), terminated=flags[:100].T, truncated=np.zeros((3, 100), bool))
-        one.end_episode()
-        one.end_episode()
+        buffer.extend(x=np.tile(steps, (3, 1)), terminated=flags[:100].T, truncated=np.zeros((3, 100), bool))
+        buffer.end_episode()
+        buffer.end_episode()
         ends[99] = TRUNCATED
         for step in steps:
             add(other, step, ends[step])
         for step in range(100, 120):
-            add(one, step, ends[step])
+            add(buffer, step, ends[step])
             add(other, step, ends[step])
-            np.testing.assert_array_equal(one.sample(ROWS).id, other.sample(ROWS).id)
+            np.testing.assert_array_equal(buffer.sample(ROWS).id, other.sample(ROWS).id)
 
 
 class TestWhatDoesNotFit:
@@ -221,14 +232,14 @@ class TestWhatDoesNotFit:
 
 def test_a_writer_continues_from_its_state_and_joins():
     """With ends of episodes, as many as there are."""
-    whole, first, second, other = (TapeWriter() for _ in range(4))
-    for writer in (whole, first, other):
-        writer.append([[1, 2], [3, 4]] if writer is whole else [1, 2] if writer is first else [3, 4])
-    whole.append_ends([5, -1], [True, False])
-    whole.append_ends([9, 8], [False, True])
+    complete, first, second, other = (TapeWriter() for _ in range(4))
+    for writer in (complete, first, other):
+        writer.append([[1, 2], [3, 4]] if writer is complete else [1, 2] if writer is first else [3, 4])
+    complete.append_ends([5, -1], [True, False])
+    complete.append_ends([9, 8], [False, True])
     first.append_ends([5], [True])
     other.append_ends([8], [True])
     second.restore(first.state())
     second.append_ends([9], [False])
     second.join(other)
-    assert second.content() == whole.content()
+    assert second.content() == complete.content()

@@ -20,17 +20,17 @@ def add(to, step):
     to.add(x=np.full(to.replicas, float(step)) if to.replicas else float(step))
 
 
-def run(one, draws, *, writer=None, begin=0, rows=ROWS):
+def run(replay, draws, *, writer=None, begin=0, rows=ROWS):
     """Store and draw in turn, and return the ids."""
     drawn = []
     for step in range(begin, begin + draws):
-        add(one, step)
-        batch = one.sample(rows)
+        add(replay, step)
+        batch = replay.sample(rows)
         drawn.append(batch.id)
         np.testing.assert_array_equal(batch.x, batch.id)
         if writer is not None:
             writer.append(batch.id)
-        one.update_priorities(batch.id, 1.0 + np.sin(batch.id + (one.replicas or 0)))
+        replay.update_priorities(batch.id, 1.0 + np.sin(batch.id + (replay.replicas or 0)))
     return np.stack(drawn)
 
 
@@ -59,28 +59,28 @@ class TestWhatIsDrawn:
         np.testing.assert_array_equal(run(buffer(Tape(path, 1)), 100), ids[:, 1])
 
     def test_feedback_changes_nothing_and_weights_are_1(self, recorded):
-        one = buffer(Tape(recorded[0]), replicas=3)
-        add(one, 0)
-        batch = one.sample(ROWS)
+        replay = buffer(Tape(recorded[0]), replicas=3)
+        add(replay, 0)
+        batch = replay.sample(ROWS)
         assert (batch.weight == 1).all()
         assert np.isnan(batch.probability).all()
-        assert one.update_priorities(batch.id, np.ones(batch.id.shape)) == 12
+        assert replay.update_priorities(batch.id, np.ones(batch.id.shape)) == 12
         with pytest.raises(ConfigError, match="the rows are those that the recorded run drew"):
-            one.probabilities(batch.id)
+            replay.probabilities(batch.id)
 
     def test_replays_are_counted(self, recorded):
-        one = buffer(Tape(recorded[0]), replicas=3, count_replays=True)
-        ids = run(one, 30)
-        for r, counts in enumerate(one.replay_counts()):
+        replay = buffer(Tape(recorded[0]), replicas=3, count_replays=True)
+        ids = run(replay, 30)
+        for r, counts in enumerate(replay.replay_counts()):
             np.testing.assert_array_equal(counts, np.bincount(ids[:, r].ravel(), minlength=30))
 
     def test_snapshots_and_parts_go_on(self, recorded, tmp_path):
         path, ids = recorded
-        one = buffer(Tape(path, 1), replicas=3)
-        run(one, 50)
-        one.save(tmp_path / "kept")
+        replay = buffer(Tape(path, 1), replicas=3)
+        run(replay, 50)
+        replay.save(tmp_path / "kept")
         wanted = np.roll(ids, -1, axis=1)[50:]
-        part = one.part([0, 2])
+        part = replay.part([0, 2])
         np.testing.assert_array_equal(run(part, 50, begin=50), wanted[:, [0, 2]])
         loaded = ReplayBuffer.load(tmp_path / "kept")
         np.testing.assert_array_equal(run(loaded, 50, begin=50), wanted)
@@ -88,9 +88,9 @@ class TestWhatIsDrawn:
     @pytest.mark.parametrize("shift", [0, 2])
     def test_a_load_with_another_shift_draws_by_it(self, recorded, tmp_path, shift):
         path, ids = recorded
-        one = buffer(Tape(path, 1), replicas=3)
-        run(one, 50)
-        one.save(tmp_path / "kept")
+        replay = buffer(Tape(path, 1), replicas=3)
+        run(replay, 50)
+        replay.save(tmp_path / "kept")
         loaded = ReplayBuffer.load(tmp_path / "kept", sampler=Tape(path, shift))
         np.testing.assert_array_equal(run(loaded, 50, begin=50), np.roll(ids, -shift, axis=1)[50:])
 
@@ -102,8 +102,8 @@ class TestTheFile:
         draws, writer = 2 * PIECE + 7, TapeWriter()
         newest = np.arange(draws)[:, None, None] + 2**40
         ids = newest - rng.integers(0, [[[200], [60_000]]], (draws, 2, 5))
-        for one in ids:
-            writer.append(one)
+        for row in ids:
+            writer.append(row)
         writer.write(tmp_path / "tape")
         reader = TapeReader(tmp_path / "tape")
         assert (reader.draws, reader.replicas, reader.rows) == (draws, 2, 5)
@@ -115,34 +115,34 @@ class TestTheFile:
     @pytest.mark.parametrize("draws", [0, 3, PIECE, PIECE + 2])
     def test_a_writer_goes_on_from_its_state(self, draws):
         ids = np.random.default_rng(1).integers(0, 99, (PIECE + 9, 2, 3))
-        whole, first, second = TapeWriter(), TapeWriter(), TapeWriter()
-        for k, one in enumerate(ids):
-            whole.append(one)
-            (first if k < draws else second).append(one)
+        writer, first, second = TapeWriter(), TapeWriter(), TapeWriter()
+        for k, row in enumerate(ids):
+            writer.append(row)
+            (first if k < draws else second).append(row)
             if k == draws - 1:
                 second.restore(first.state())
-        assert len(second) == len(whole)
-        assert second.content() == whole.content()
+        assert len(second) == len(writer)
+        assert second.content() == writer.content()
 
     @pytest.mark.parametrize("draws", [3, PIECE, PIECE + 2])
     def test_joined_recordings(self, draws):
         ids = np.random.default_rng(1).integers(0, 99, (draws, 3, 4))
         ids[: draws // 2, 1:] *= 1000  # of other widths
-        whole, first, second = TapeWriter(), TapeWriter(), TapeWriter()
-        for one in ids:
-            for writer, part in ((whole, one), (first, one[0]), (second, one[1:])):
+        complete, first, second = TapeWriter(), TapeWriter(), TapeWriter()
+        for row in ids:
+            for writer, part in ((complete, row), (first, row[0]), (second, row[1:])):
                 writer.append(part)
         first.join(second)
         assert len(first) == draws
-        assert first.content() == whole.content()
+        assert first.content() == complete.content()
 
     def test_recordings_that_do_not_fit_are_not_joined(self):
-        one, more, wide = TapeWriter(), TapeWriter(), TapeWriter()
-        for writer, ids in ((one, [1, 2]), (more, [1, 2]), (more, [1, 2]), (wide, [1, 2, 3])):
+        tape, more, wide = TapeWriter(), TapeWriter(), TapeWriter()
+        for writer, ids in ((tape, [1, 2]), (more, [1, 2]), (more, [1, 2]), (wide, [1, 2, 3])):
             writer.append(np.array(ids))
         for other, got in ((more, "1 of 2 and 2 of 2"), (wide, "1 of 2 and 1 of 3"), (TapeWriter(), "0 of None")):
             with pytest.raises(ShapeError, match=f"as many draws of as many rows, but got .*{got}"):
-                one.join(other)
+                tape.join(other)
 
     @pytest.mark.parametrize("other", ["x", None, TapeWriter])
     def test_only_writers_are_joined(self, other):
@@ -201,30 +201,30 @@ class TestTheFile:
 
 class TestWhatDoesNotFit:
     def test_another_batch_size(self, recorded):
-        one = buffer(Tape(recorded[0]), replicas=3)
-        add(one, 0)
+        replay = buffer(Tape(recorded[0]), replicas=3)
+        add(replay, 0)
         with pytest.raises(ConfigError, match="`batch_size` must be 4, the rows of each draw on the tape"):
-            one.sample(5)
+            replay.sample(5)
 
     def test_a_shorter_tape(self, recorded):
-        one = buffer(Tape(recorded[0]), replicas=3)
-        run(one, 100)
+        replay = buffer(Tape(recorded[0]), replicas=3)
+        run(replay, 100)
         with pytest.raises(ConfigError, match="holds 100 draws, and all were replayed; record a run that is as long"):
-            run(one, 1, begin=100)
+            run(replay, 1, begin=100)
 
     @pytest.mark.parametrize("capacity", [20, 400])
     def test_a_row_that_is_not_there(self, recorded, capacity):
         """It was overwritten here, or is not yet stored; the draw can be asked for again."""
-        one = buffer(Tape(recorded[0]), replicas=3, capacity=capacity)
+        replay = buffer(Tape(recorded[0]), replicas=3, capacity=capacity)
         if capacity == 20:
             with pytest.raises(ConfigError, match=r"asks for step \d+, but the buffer holds steps \d+ to \d+\."):
-                run(one, 100)
+                run(replay, 100)
             return
         with pytest.raises(
             ConfigError, match=r"draw 0 of the tape .* asks for step 0, but the buffer holds steps 0 to"
         ):
-            one.sample(ROWS)
-        run(one, 5)
+            replay.sample(ROWS)
+        run(replay, 5)
 
     def test_more_replicas(self, recorded):
         with pytest.raises(ConfigError, match="must have a replica for each of the buffer's 4, but has 3"):

@@ -101,18 +101,20 @@ def draws(sampler, transforms):
     if "strategy" in transforms:
         config.achieved, config.desired = [4, 4], [1, 5]
     kind, options, parts = sampler
-    made = _core.SamplerConfig(kind, options, [_core.SamplerConfig(*part) for part in parts])
+    config_of_sampler = _core.SamplerConfig(kind, options, [_core.SamplerConfig(*part) for part in parts])
     fields = [(name, list(shape), np.dtype(dtype), False) for name, (shape, dtype) in FIELDS.items()]
     streams = [[replica + 1, *STREAM] for replica in range(REPLICAS)]
     fifo = _core.Retention.FIFO
-    core = _core.Replay(fields, CAPACITY, REPLICAS, ENVS, made, streams, False, config, fifo, False, 1, None, False)
+    core = _core.Replay(
+        fields, CAPACITY, REPLICAS, ENVS, config_of_sampler, streams, False, config, fifo, False, 1, None, False
+    )
     add(core, 0, STEPS)
     scheduled = [0.9] * max(1, len(parts))
     seen, first = [], []
     for turn in range(TURNS):
         batch = core.sample(BATCH, scheduled, None)
         seen += batch.values()
-        first = first or [str(one) for one in batch["id"].ravel()[:8]]
+        first = first or [str(id_) for id_ in batch["id"].ravel()[:8]]
         core.update(batch["id"], batch["id"] * 37 % 101 / 64 - 0.75, True)
         add(core, STEPS + 3 * turn, 3)
     newest = np.array([np.arange(after - BATCH, after) for after in core.counts()[1]])
@@ -152,7 +154,7 @@ def written(what, words, pairs):
 def record():
     """Write the file again."""
     lines = []
-    for sampler, transforms in [*((one, {}) for one in SAMPLERS), *TRANSFORMS]:
+    for sampler, transforms in [*((sampler, {}) for sampler in SAMPLERS), *TRANSFORMS]:
         kind, options, parts = taken = as_the_core_takes_it(sampler)
         lines.append(written("sampler", [kind], options))
         lines += [written("part", [part[0]], part[1]) for part in parts]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from replaylab import _core
+from tests.replay.compiled import COMPILER, NEEDS_COMPILER
 from tests.wheels import golden, readme
 from tests.wheels.check_wheel import example
 
@@ -21,6 +22,14 @@ CASES = list(golden.cases())
 def test_draws_are_as_recorded(sampler, transforms, line):
     """On every processor, in every wheel; `make test-aarch64` makes the same draws on another one."""
     assert golden.draws(sampler, transforms) == line
+
+
+@NEEDS_COMPILER
+@pytest.mark.slow
+def test_draws_without_python_are_as_recorded():
+    run = subprocess.run([ROOT / "tests/wheels/emulated.sh", COMPILER], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len(CASES)} cases" in run.stdout
 
 
 def test_every_sampler_of_the_core_is_recorded():
@@ -61,7 +70,7 @@ def test_each_version_that_is_built_is_one_that_may_be_installed():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert settings["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
     least = settings["project"]["requires-python"].removeprefix(">=3.")
-    assert [one for one in settings["tool"]["cibuildwheel"]["build"] if one.startswith(f"cp3{least}-")]
+    assert [build for build in settings["tool"]["cibuildwheel"]["build"] if build.startswith(f"cp3{least}-")]
     assert "STABLE_ABI FREE_THREADED" in (ROOT / "CMakeLists.txt").read_text()
 
 

@@ -12,13 +12,13 @@ from tests.replay.toy_replay import SavingToyReplay, ToyReplay, assert_same_step
 LEARNER = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7)
 
 
-def maker(kind, made):
+def maker(kind, created):
     def make(*, env, capacity, seeds, sampler, transforms, count_replays):
         like = ReplayBuffer.for_env(env, capacity, replicas=len(seeds))
-        made.append(
+        created.append(
             kind(capacity, like.fields, num_envs=like.num_envs, replicas=like.replicas, autoreset=like.autoreset)
         )
-        return made[-1]
+        return created[-1]
 
     return make
 
@@ -30,12 +30,12 @@ def config(make, steps=90, learner=LEARNER, **options):
     )  # fmt: skip
 
 
-def keeping(made):
+def keeping(created):
     """The usual buffer, kept to be looked at."""
 
     def make(*, env, capacity, seeds, sampler, transforms, count_replays):
-        made.append(ReplayBuffer.for_env(env, capacity, replicas=len(seeds), seed=list(seeds)))
-        return made[-1]
+        created.append(ReplayBuffer.for_env(env, capacity, replicas=len(seeds), seed=list(seeds)))
+        return created[-1]
 
     return make
 
@@ -45,17 +45,17 @@ def keeping(made):
 def test_the_same_steps_are_stored(mode):
     """Until the first update the draws decide nothing."""
     explorer = DQN(hidden=(8,), batch_size=4, learning_starts=200, capacity=40)
-    made = []
-    for make in (maker(ToyReplay, made), keeping(made)):
+    replays = []
+    for make in (maker(ToyReplay, replays), keeping(replays)):
         train(config(make, steps=100, learner=explorer, autoreset_mode=mode), [3, 5])
-    assert_same_steps(*made)
+    assert_same_steps(*replays)
 
 
 class NewestToyReplay(ToyReplay):
     """One that draws the newest step alone, as `Online` does."""
 
     def sample(self, batch_size, *, progress=None):
-        newest = [kept[-1] for kept in self.kept]
+        newest = [steps_of_replica[-1] for steps_of_replica in self.steps_kept]
         columns = {name: np.array([[step[name]] for _, step in newest]) for name in self.fields}
         columns["id"] = np.array([[number] for number, _ in newest])
         shape = columns["id"].shape
@@ -67,41 +67,41 @@ TABLE = QLearning(batch_size=3, learning_starts=3, epsilon=0.3, online=False)
 
 @pytest.mark.parametrize(("env_id", "learner"), [("CliffWalking-v1", TABLE), ("CartPole-v1", LEARNER)])
 def test_the_rows_are_those_of_a_buffer_that_draws_the_same(env_id, learner):
-    made = []
+    replays = []
     both = [
         train(TrainingConfig(env_id, learner, Online(), 150, eval_every=None, log_every=20, make_replay=make), [3, 5])
-        for make in (maker(NewestToyReplay, made), None)
+        for make in (maker(NewestToyReplay, replays), None)
     ]
     assert_same_rows(both[1], both[0])
-    assert made[0].next_id.tolist() == [150, 150]
-    assert made[0].feedback == []
+    assert replays[0].next_id.tolist() == [150, 150]
+    assert replays[0].feedback == []
 
 
 def test_feedback_goes_back_to_it():
-    made = []
+    replays = []
     settings = TrainingConfig(
-        "FrozenLake-v1", TABLE, Prioritized(), 50, eval_every=None, make_replay=maker(ToyReplay, made)
+        "FrozenLake-v1", TABLE, Prioritized(), 50, eval_every=None, make_replay=maker(ToyReplay, replays)
     )
     train(settings, [3])
-    assert len(made[0].feedback) == 48
+    assert len(replays[0].feedback) == 48
 
 
 def test_it_learns_from_it():
-    made = []
-    table = train(config(maker(ToyReplay, made)), [3, 5])
+    replays = []
+    table = train(config(maker(ToyReplay, replays)), [3, 5])
     assert np.isfinite(table.of("train/loss", seed=5)[1]).all()
     assert len(table.of("eval/mean_reward", seed=3)[1]) == 3
-    toy = made[0]
+    toy = replays[0]
     assert len(toy.feedback) in (0, 81), "one for each update, if a sampler wants it"
 
 
 def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
     make = maker(SavingToyReplay, [])
-    whole = train(config(make), [3, 5])
+    unbroken = train(config(make), [3, 5])
     saved = train(config(make), [3, 5], [Checkpoints(tmp_path, every=40)])
     resumed = train(config(make), [3, 5], resume=tmp_path)
     for table in (saved, resumed):
-        assert_same_rows(table, whole)
+        assert_same_rows(table, unbroken)
 
 
 def test_a_replay_without_restore_raises(tmp_path):

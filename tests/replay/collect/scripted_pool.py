@@ -46,9 +46,9 @@ class ScriptedPool:
 
     def recv(self):
         who = self.choose(sorted(self.under_way), min(self.config["batch_size"], len(self.under_way)))
-        return self.result([(i, *self.one(i, self.under_way.pop(i))) for i in who])
+        return self.result([(i, *self.stepped(i, self.under_way.pop(i))) for i in who])
 
-    def one(self, i, action):
+    def stepped(self, i, action):
         env = self.envs[i]
         if action is None or i in self.over:
             self.over.discard(i)
@@ -60,7 +60,7 @@ class ScriptedPool:
 
     def reset(self, env_id=None):
         who = range(len(self.envs)) if env_id is None else env_id.tolist()
-        obs, *_, info = self.result([(i, *self.one(i, None)) for i in who])
+        obs, *_, info = self.result([(i, *self.stepped(i, None)) for i in who])
         return obs, info
 
     def result(self, rows):
@@ -91,7 +91,7 @@ class ScriptedDmPool(ScriptedPool):
 
     def reset(self, env_id=None):
         who = range(len(self.envs)) if env_id is None else env_id.tolist()
-        return self.result([(i, *self.one(i, None)) for i in who])
+        return self.result([(i, *self.stepped(i, None)) for i in who])
 
 
 def stack(rows):

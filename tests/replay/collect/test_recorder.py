@@ -39,10 +39,10 @@ def play(recorder, steps, seed=0, **extra):
 
 def check(recorder, envs):
     """Compare what is stored with the environments' own logs."""
-    found = stored_by_env(recorder.buffer, range(len(envs)))
+    stored = stored_by_env(recorder.buffer, range(len(envs)))
     for env in envs:
-        assert_same_transitions(found[env.unwrapped.name], env.unwrapped.log)
-    assert sum(row[4] or row[5] for rows in found.values() for row in rows) > 5
+        assert_same_transitions(stored[env.unwrapped.name], env.unwrapped.log)
+    assert sum(row[4] or row[5] for rows in stored.values() for row in rows) > 5
 
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)
@@ -130,9 +130,9 @@ def row(tree, i):
     return tuple(row(child, i) for child in tree) if isinstance(tree, tuple) else tree[i]
 
 
-def assert_same_obs(found, expected):
+def assert_same_obs(obs, expected):
     no = (0, 0.0)
-    assert_same_transitions([(found, *no)], [(expected, *no)])
+    assert_same_transitions([(obs, *no)], [(expected, *no)])
 
 
 class TestFurtherFields:
@@ -165,12 +165,12 @@ class TestFurtherFields:
     def test_what_does_not_fit_is_refused_before_the_environments_step(self, extra, error, words):
         recorder = self.make()
         recorder.reset()
-        whole = {"log_prob": np.zeros(4), "state": (np.zeros((4, 2)), {"h": np.zeros(4, int)})}
-        given = {name: value for name, value in (whole | extra).items() if value is not MISSING}
+        complete = {"log_prob": np.zeros(4), "state": (np.zeros((4, 2)), {"h": np.zeros(4, int)})}
+        extra_values = {name: value for name, value in (complete | extra).items() if value is not MISSING}
         with pytest.raises(error, match=words):
-            recorder.step(np.zeros(4, int), **given)
+            recorder.step(np.zeros(4, int), **extra_values)
         assert all(not env.log for env in recorder.envs)
-        recorder.step(np.zeros(4, int), **whole)
+        recorder.step(np.zeros(4, int), **complete)
         assert len(recorder.buffer) == 4
 
     def test_actions_too(self):
@@ -191,13 +191,13 @@ class TestFurtherFields:
     def test_no_reward(self, mode):
         """Steps that a buffer does not store change nothing about the others."""
         vector = make_vector("box", mode)
-        whole = ReplayRecorder.for_env(make_vector("box", mode), 1000)
-        fields = {name: tree for name, tree in whole.buffer.fields.items() if name != "reward"}
+        recorder_of_all = ReplayRecorder.for_env(make_vector("box", mode), 1000)
+        fields = {name: tree for name, tree in recorder_of_all.buffer.fields.items() if name != "reward"}
         recorder = ReplayRecorder(vector, ReplayBuffer(1000, fields, num_envs=4, autoreset=mode))
         play(recorder, 40)
-        play(whole, 40)
+        play(recorder_of_all, 40)
         for name in fields:
-            np.testing.assert_array_equal(recorder.buffer.columns[name], whole.buffer.columns[name])
+            np.testing.assert_array_equal(recorder.buffer.columns[name], recorder_of_all.buffer.columns[name])
 
 
 class TestItIsTheEnvironments:
@@ -227,9 +227,9 @@ class TestItIsTheEnvironments:
         recorder, plain = ReplayRecorder.for_env(make_vector("box", "SameStep"), 100), make_vector("box", "SameStep")
         results = [(recorder.reset(seed=1), plain.reset(seed=1))]
         results += [(recorder.step(action), plain.step(action)) for action in actions(4, 5)]
-        for found, expected in results:
-            np.testing.assert_equal(found[:-1], expected[:-1])
-            assert repr(found[-1]) == repr(expected[-1])
+        for result, expected in results:
+            np.testing.assert_equal(result[:-1], expected[:-1])
+            assert repr(result[-1]) == repr(expected[-1])
 
     def test_the_options_of_a_reset_stay_the_callers(self):
         recorder = ReplayRecorder.for_env(make_vector("box", "Disabled"), 100)
@@ -292,8 +292,8 @@ class TestWithTransforms:
                 truth[step] = (obs[i] if mode else obs, reached)
             obs = after
         batch = recorder.buffer.sample(300)
-        for step, found, found_next in zip(batch.id.tolist(), batch.obs, batch.next_obs, strict=True):
-            np.testing.assert_array_equal(found, truth[step][0])
+        for step, drawn_obs, found_next in zip(batch.id.tolist(), batch.obs, batch.next_obs, strict=True):
+            np.testing.assert_array_equal(drawn_obs, truth[step][0])
             np.testing.assert_array_equal(found_next, truth[step][1])
 
     def test_stacks_in_a_field_of_one_s_own(self):

@@ -49,9 +49,9 @@ class TestAsynchronousPools:
                 recorder.send(action, ready, turn=action * 100)
                 action[:] = -1  # the caller's array, to be used again
             waiting = [i for i in waiting if i not in ready]
-        found = stored_by_env(recorder.buffer, range(4))
+        stored = stored_by_env(recorder.buffer, range(4))
         for env in pool.envs:
-            assert_same_transitions(found[env.name], env.log)
+            assert_same_transitions(stored[env.name], env.log)
         flat = {name: np.reshape(recorder.buffer.columns[name], -1) for name in ("turn", "action")}
         np.testing.assert_array_equal(flat["turn"], flat["action"] * 100)
 

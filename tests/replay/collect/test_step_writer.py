@@ -15,13 +15,13 @@ NESTED = {"a": (Field((2,)), Field((), np.int64)), "b": Field((3,), np.uint8)}
 
 def transitions(buffer):
     """Return the stored steps, by the environment's number, which `reward` holds."""
-    found = {}
+    by_env = {}
     ids = np.arange(buffer._parts.core.counts()[1][0] - buffer.size, buffer._parts.core.counts()[1][0])
     stored = buffer.get(ids)
     for k in range(len(ids)):
         row = (*stored["obs"][k], *stored["next_obs"][k], stored["terminated"][k], stored["truncated"][k])
-        found.setdefault(int(stored["reward"][k]), []).append(tuple(float(value) for value in row))
-    return found
+        by_env.setdefault(int(stored["reward"][k]), []).append(tuple(float(value) for value in row))
+    return by_env
 
 
 @pytest.mark.parametrize("next_obs", ["stored", "derived"])

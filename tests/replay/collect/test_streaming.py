@@ -53,26 +53,26 @@ def make(capacity=10, sampler=None, **options):
     return ReplayBuffer(capacity, FIELDS, sampler=sampler, seed=5, **options)
 
 
-def assert_same_batches(one, two):
-    assert same(tuple(map(dict, one)), tuple(map(dict, two)))
+def assert_same_batches(batches, two):
+    assert same(tuple(map(dict, batches)), tuple(map(dict, two)))
 
 
-@pytest.mark.parametrize("given", ["buffer", "capacity"])
+@pytest.mark.parametrize("memory", ["buffer", "capacity"])
 @pytest.mark.parametrize("capacity", [1, 7, 10, 64])
 class TestContentDistribution:
     """The memory equals the last `capacity` steps of the same pipeline without a memory, slot by slot."""
 
     @pytest.mark.parametrize("taken", [1, 6, 7, 33, 100])
-    def test_after_any_number_of_steps(self, given, capacity, taken):
-        buffer = make(capacity) if given == "buffer" else capacity
+    def test_after_any_number_of_steps(self, memory, capacity, taken):
+        buffer = make(capacity) if memory == "buffer" else capacity
         stream = ReplayStream(pipeline(3), buffer, batch_size=min(4, capacity), warmup=1)
         for _ in islice(stream, taken):
             pass
         assert stream.taken == taken
         self.compare(stream, taken)
 
-    def test_with_lists_among_the_steps(self, given, capacity):
-        buffer = make(capacity) if given == "buffer" else capacity
+    def test_with_lists_among_the_steps(self, memory, capacity):
+        buffer = make(capacity) if memory == "buffer" else capacity
         stream = ReplayStream(
             in_lists(pipeline(3), [1, 5, 0, 2, 1, 30, 3]), buffer, batch_size=min(4, capacity), warmup=1
         )
@@ -109,9 +109,9 @@ class TestBatches:
             assert all(isinstance(batch, Batch) and batch.reward.shape == (8,) for batch in batches)
 
     def test_a_list_counts_as_its_steps(self):
-        one = ReplayStream(pipeline(0, 40), make(), 4)
+        stream = ReplayStream(pipeline(0, 40), make(), 4)
         two = ReplayStream(in_lists(pipeline(0), [1, 9, 30]), make(), 4)
-        assert_same_batches(list(one), list(two))
+        assert_same_batches(list(stream), list(two))
 
     def test_they_are_the_buffers_own_draws(self):
         buffer = make()
@@ -291,9 +291,9 @@ class TestFieldsOfTheFirstStep:
         }
 
     def test_the_seed_is_the_buffer_s(self):
-        one, two, three = (list(ReplayStream(pipeline(0, 30), 10, 4, seed=seed)) for seed in (1, 1, 2))
-        assert_same_batches(one, two)
-        assert any((a.id != b.id).any() for a, b in zip(one, three, strict=True))
+        batches, two, three = (list(ReplayStream(pipeline(0, 30), 10, 4, seed=seed)) for seed in (1, 1, 2))
+        assert_same_batches(batches, two)
+        assert any((a.id != b.id).any() for a, b in zip(batches, three, strict=True))
 
 
 class TestState:
@@ -303,20 +303,20 @@ class TestState:
     def folder(self, request, tmp_path):
         return tmp_path / "memory" if request.param == "folder" else None
 
-    @pytest.mark.parametrize("given", ["buffer", "capacity"])
-    def test_goes_on(self, folder, given):
+    @pytest.mark.parametrize("memory", ["buffer", "capacity"])
+    def test_goes_on(self, folder, memory):
         def stream(source):
-            return ReplayStream(source, make(sampler=Prioritized(beta=0.4)) if given == "buffer" else 10, 4)
+            return ReplayStream(source, make(sampler=Prioritized(beta=0.4)) if memory == "buffer" else 10, 4)
 
         steps = list(pipeline(0, 60))
-        whole = stream(steps)
-        for batch in islice(whole, 20):
-            whole.buffer.update_priorities(batch.id, batch.reward)
-        state = whole.state(folder)
-        again = stream(steps[whole.taken :])
+        unbroken = stream(steps)
+        for batch in islice(unbroken, 20):
+            unbroken.buffer.update_priorities(batch.id, batch.reward)
+        state = unbroken.state(folder)
+        again = stream(steps[unbroken.taken :])
         again.restore(state)
-        assert (again.taken, again.drawn, again.position) == (whole.taken, whole.drawn, whole.position)
-        rest = ReplayStream(steps[whole.taken :], whole.buffer, 4)
+        assert (again.taken, again.drawn, again.position) == (unbroken.taken, unbroken.drawn, unbroken.position)
+        rest = ReplayStream(steps[unbroken.taken :], unbroken.buffer, 4)
         assert_same_batches(list(again), list(rest))
 
     def test_the_buffer_stays_the_same_object(self, folder):
@@ -367,10 +367,10 @@ class TestState:
             )
             return ReplayStream(steps, ReplayBuffer(20, fields, transforms=[NStep(3), goals], seed=0), 4)
 
-        one, two = stream(), stream()
-        list(one)
-        two.restore(one.state(folder))
-        assert_same_batches([one.buffer.sample(16)], [two.buffer.sample(16)])
+        original, two = stream(), stream()
+        list(original)
+        two.restore(original.state(folder))
+        assert_same_batches([original.buffer.sample(16)], [two.buffer.sample(16)])
 
     def test_another_kind_of_memory_is_refused(self, folder):
         stream = ReplayStream(pipeline(0), make(), 4)
@@ -460,6 +460,6 @@ class TestStatesThatWereChanged:
         assert stream.taken == 5
 
     def test_a_sampler_with_functions(self):
-        one, two = (self.stream(sampler=LaBER(lambda pool: pool.x)) for _ in range(2))
-        two.restore(one.state())
-        np.testing.assert_array_equal(one.buffer.sample(4).id, two.buffer.sample(4).id)
+        original, two = (self.stream(sampler=LaBER(lambda pool: pool.x)) for _ in range(2))
+        two.restore(original.state())
+        np.testing.assert_array_equal(original.buffer.sample(4).id, two.buffer.sample(4).id)

@@ -56,7 +56,7 @@ def test_recorder(mode, capacity, layout):
         for action in np.random.default_rng(0).integers(0, 7, (60, 4)):
             recorder.step(action)
     assert_same_steps(toy, modelled)
-    assert sum(step["terminated"] for kept in toy.kept for _, step in kept) > 5
+    assert sum(step["terminated"] for steps_of_env in toy.steps_kept for _, step in steps_of_env) > 5
 
 
 def test_recorder_of_a_single_environment():
@@ -120,7 +120,7 @@ def test_step_writer():
 
 
 class TestMixture:
-    def made(self):
+    def mixture(self):
         toy, buffer = ToyReplay(10, FIELDS), ReplayBuffer(10, FIELDS, seed=1)
         for step in steps(15):
             toy.add(**step)
@@ -129,7 +129,7 @@ class TestMixture:
         return toy, buffer, MixedReplay((toy, buffer), shares=(0.25, 0.75))
 
     def test_shares_and_distribution(self):
-        _, _, mixed = self.made()
+        _, _, mixed = self.mixture()
         batch = mixed.sample(8)
         assert batch.source.tolist() == [0] * 2 + [1] * 6
         distribution = mixed.probabilities(batch.source, batch.id, batch_size=8)
@@ -137,14 +137,14 @@ class TestMixture:
         np.testing.assert_allclose(distribution, [0.025] * 2 + [0.1875] * 6)
 
     def test_feedback_goes_to_each(self):
-        toy, _, mixed = self.made()
+        toy, _, mixed = self.mixture()
         assert mixed.update_priorities({"source": [0, 0, 1], "id": [2, 14, 3]}, [1.0, 2.0, 3.0]) == 2
         ids, td_error, _ = toy.feedback[-1]
         assert ids.tolist() == [2, 14, -1]
         assert td_error.tolist() == [1.0, 2.0, 3.0]
 
     def test_an_id_that_the_toy_never_gave_out_changes_nothing(self):
-        toy, _, mixed = self.made()
+        toy, _, mixed = self.mixture()
         with pytest.raises(IdError):
             mixed.update_priorities({"source": [1, 0], "id": [3, 15]}, [1.0, 2.0])
         assert len(toy.feedback) == 1, "the toy is asked first, and it refuses"

@@ -55,9 +55,9 @@ def error_of(batch):
     return (batch.obs[:, :, 0, 0].to(torch.int64).sum(1) % 7 + batch.action % 3).to(torch.float32)
 
 
-def same(found, wanted):
-    assert len(found) == len(wanted) == TURNS
-    for batch, columns_then in zip(found, wanted, strict=True):
+def same(tensors, wanted):
+    assert len(tensors) == len(wanted) == TURNS
+    for batch, columns_then in zip(tensors, wanted, strict=True):
         for path, column in columns(batch).items():
             np.testing.assert_array_equal(column, columns_then[path], err_msg=str(path))
 
@@ -65,30 +65,30 @@ def same(found, wanted):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_batches_drawn_ahead_and_pinned_arrive_whole(device, prefetch, pinning):
-    buffer, kept = make(), []
+    buffer, held = make(), []
     for turn, batch in enumerate(buffer.batches(ROWS, prefetch=prefetch, total=TURNS, pin_memory=True)):
-        there = batch.torch(device)
-        kept.append(there)
-        learn(buffer, there, error_of(there).cpu(), turn)
-    assert {kept[0].obs.device.type, kept[0].weight.device.type} == {torch.device(device).type}
-    assert kept[0].id.device.type == "cpu"
-    same(kept, expected(prefetch))
+        on_device = batch.torch(device)
+        held.append(on_device)
+        learn(buffer, on_device, error_of(on_device).cpu(), turn)
+    assert {held[0].obs.device.type, held[0].weight.device.type} == {torch.device(device).type}
+    assert held[0].id.device.type == "cpu"
+    same(held, expected(prefetch))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_batch_copied_ahead_of_its_use_arrives_whole(device, pinning):
     """The next batch is copied on its own stream, while this one is learned from."""
-    buffer, kept = make(), []
-    for turn, (batch, there) in enumerate(copied_ahead(buffer.batches(ROWS, total=TURNS, pin_memory=True), device)):
-        kept.append(there)
-        learn(buffer, batch, error_of(there).cpu(), turn)
+    buffer, held = make(), []
+    for turn, (batch, on_device) in enumerate(copied_ahead(buffer.batches(ROWS, total=TURNS, pin_memory=True), device)):
+        held.append(on_device)
+        learn(buffer, batch, error_of(on_device).cpu(), turn)
     twin, wanted = make(), []
     ahead = twin.sample(ROWS)
     for turn in range(TURNS):
         batch, ahead = ahead, twin.sample(ROWS) if turn + 1 < TURNS else None
         wanted.append(columns(batch))
         learn(twin, batch, error_of(batch.torch()).numpy(), turn)
-    same(kept, wanted)
+    same(held, wanted)
 
 
 def copied_ahead(batches, device):
@@ -104,19 +104,19 @@ def copied_ahead(batches, device):
 
     following = begin()
     while following[0] is not None:
-        batch, there = following
+        batch, on_device = following
         if beside is not None:
             torch.cuda.current_stream().wait_stream(beside)
-            for column in flatten(dict(there)).values():
+            for column in flatten(dict(on_device)).values():
                 if column.is_cuda:
                     column.record_stream(torch.cuda.current_stream())
         following = begin()
-        yield batch, there
+        yield batch, on_device
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_one_pinned_batch_filled_again_and_again(device, pinning):
-    buffer, twin, kept, wanted = make(), make(), [], []
+    buffer, twin, held, wanted = make(), make(), [], []
     pinned = buffer.sample(ROWS).pin_memory()
     twin.sample(ROWS)
     for _ in range(TURNS):
@@ -124,12 +124,12 @@ def test_one_pinned_batch_filled_again_and_again(device, pinning):
             torch.cuda.current_stream().synchronize()
         batch = buffer.sample(ROWS, out=pinned)
         assert batch is pinned
-        there = batch.torch(device)
+        on_device = batch.torch(device)
         if device == "cpu":  # its tensors are the pinned memory
-            there = Batch({name: column.clone() for name, column in there.items()})
-        kept.append(there)
+            on_device = Batch({name: column.clone() for name, column in on_device.items()})
+        held.append(on_device)
         wanted.append(columns(twin.sample(ROWS)))
-    same(kept, wanted)
+    same(held, wanted)
 
 
 def busy(seconds=0.2):
@@ -153,16 +153,16 @@ def test_python_goes_on_while_a_pinned_batch_is_copied_and_its_memory_is_kept_un
     del ahead  # so that PyTorch has all the memory it needs: taking more might wait
     buffer, twin = make(), make()
     busy(0.0)
-    batches, kept = buffer.batches(ROWS, total=TURNS, pin_memory=True), []
+    batches, held = buffer.batches(ROWS, total=TURNS, pin_memory=True), []
     first = next(batches)
     assert first.torch().obs.is_pinned()
     busy(1.0)
     copied = torch.cuda.Event()
-    kept.append(first.torch("cuda"))
+    held.append(first.torch("cuda"))
     copied.record()
     assert not copied.query(), "the copy was waited for"
     del first
-    kept += [batch.torch("cuda") for batch in batches]
+    held += [batch.torch("cuda") for batch in batches]
     assert not copied.query(), "one of the draws waited for the GPU"
     torch.cuda.synchronize()
-    same(kept, [columns(twin.sample(ROWS)) for _ in range(TURNS)])
+    same(held, [columns(twin.sample(ROWS)) for _ in range(TURNS)])

@@ -38,8 +38,8 @@ def make(sampler=None, replicas=None):
 
 
 def devices():
-    one = jax.devices()[0]
-    return ["jax", one, jax.sharding.SingleDeviceSharding(one)]
+    device = jax.devices()[0]
+    return ["jax", device, jax.sharding.SingleDeviceSharding(device)]
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
@@ -125,17 +125,17 @@ class TestFeedback:
         plain, buffer = make(sampler, replicas), make(sampler, replicas)
         batch = plain.sample(8)
         values = np.linspace(0.5, 2.0, batch.id.size, dtype=np.float32).reshape(batch.id.shape)
-        there = OnDevice(values)
-        assert buffer.update_priorities(buffer.sample(8).id, **{name: there}) == batch.id.size
-        assert there.copies == 1
+        on_device = OnDevice(values)
+        assert buffer.update_priorities(buffer.sample(8).id, **{name: on_device}) == batch.id.size
+        assert on_device.copies == 1
         plain.update_priorities(batch.id, **{name: values})
         np.testing.assert_array_equal(plain.sample(8).id, buffer.sample(8).id)
 
     def test_is_copied_once_for_several_buffers(self):
         mixed = MixedReplay([make(), make()])
-        batch, there = mixed.sample(8), OnDevice(np.ones(8))
-        assert mixed.update_priorities(batch, there) == 8
-        assert there.copies == 1
+        batch, on_device = mixed.sample(8), OnDevice(np.ones(8))
+        assert mixed.update_priorities(batch, on_device) == 8
+        assert on_device.copies == 1
 
     def test_of_jax_is_asked_for_its_numbers_once(self, monkeypatch):
         kind, asked = type(jnp.zeros(1)), []

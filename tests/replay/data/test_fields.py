@@ -73,7 +73,7 @@ def test_every_dtype_comes_back_bit_for_bit(dtype, shape):
 def test_inputs_may_be_lists_strided_or_foreign_ordered():
     buffer = ReplayBuffer(20, {"x": Field((2, 3), np.float64)})
     x = np.arange(24.0).reshape(4, 2, 3)
-    for given in [
+    for values in [
         x.tolist(),
         np.asfortranarray(x),
         np.repeat(x, 2, axis=0)[::2],
@@ -81,7 +81,7 @@ def test_inputs_may_be_lists_strided_or_foreign_ordered():
         x.astype(">f8"),
         x.astype(np.float32),
     ]:
-        ids = buffer.extend(x=given)
+        ids = buffer.extend(x=values)
         np.testing.assert_array_equal(buffer.columns["x"][ids % 20], x)
 
 
@@ -89,7 +89,7 @@ class TestValuesThatFitAreTaken:
     """Whatever loses nothing but a float's last digits is stored; the rest is in `test_bad_input.py`."""
 
     @pytest.mark.parametrize(
-        ("dtype", "given", "stored"),
+        ("dtype", "values", "stored"),
         [
             (np.uint8, [0, 255, 7], [0, 255, 7]),
             (np.uint8, np.array([0, 255, 7], np.int64), [0, 255, 7]),
@@ -103,11 +103,11 @@ class TestValuesThatFitAreTaken:
             (np.complex64, [1, 2.5, 1j], [1, 2.5, 1j]),
         ],
     )
-    def test_in_both_ways(self, dtype, given, stored):
+    def test_in_both_ways(self, dtype, values, stored):
         buffer = ReplayBuffer(3, {"x": Field((), dtype)})
-        buffer.extend(x=given)
+        buffer.extend(x=values)
         np.testing.assert_array_equal(buffer.columns["x"], np.array(stored, dtype))
-        for value in given:
+        for value in values:
             buffer.add(x=value)
         np.testing.assert_array_equal(buffer.columns["x"], np.array(stored, dtype))
 
@@ -238,13 +238,13 @@ class TestForEnv:
         )
         space.seed(seed)
         buffer = ReplayBuffer.for_env(space_env(space, space), 50, seed=seed)
-        given = [{"obs": space.sample(), "action": space.sample(), "next_obs": space.sample()} for _ in range(30)]
-        for step in given:
+        steps = [{"obs": space.sample(), "action": space.sample(), "next_obs": space.sample()} for _ in range(30)]
+        for step in steps:
             buffer.add(**step, reward=0.0, terminated=False, truncated=False)
         batch = buffer.sample(40)
-        for name in given[0]:
+        for name in steps[0]:
             for path, leaf in flatten(batch[name]).items():
-                expected = np.stack([flatten(given[i][name])[path] for i in batch.id])
+                expected = np.stack([flatten(steps[i][name])[path] for i in batch.id])
                 assert leaf.dtype == expected.dtype
                 np.testing.assert_array_equal(leaf, expected)
 

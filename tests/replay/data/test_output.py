@@ -59,42 +59,42 @@ class TestTorch:
         assert (tensors["obs", "camera"] == 7).all()
 
     def test_nesting_is_kept(self, replicas):
-        made = make(replicas).sample(4).torch()
-        assert isinstance(made, Batch)
-        assert isinstance(made.obs, dict)
-        assert isinstance(made.obs["joints"], tuple)
-        assert made.obs["camera"].dtype == torch.uint8
-        assert made.flag.dtype == torch.bool
+        tensors = make(replicas).sample(4).torch()
+        assert isinstance(tensors, Batch)
+        assert isinstance(tensors.obs, dict)
+        assert isinstance(tensors.obs["joints"], tuple)
+        assert tensors.obs["camera"].dtype == torch.uint8
+        assert tensors.flag.dtype == torch.bool
 
     def test_ids_go_back(self, replicas):
         buffer = make(replicas)
-        made = buffer.sample(8).torch()
-        td_error = torch.rand(made.weight.shape)
-        assert buffer.update_priorities(made.id, td_error) == td_error.numel()
+        tensors = buffer.sample(8).torch()
+        td_error = torch.rand(tensors.weight.shape)
+        assert buffer.update_priorities(tensors.id, td_error) == td_error.numel()
 
 
 class TestTorchDevice:
     """The "meta" device stands in for a GPU: it has no memory, but the same rules."""
 
     def test_columns_go_there_and_bookkeeping_stays(self):
-        made = leaves(make().sample(4).torch("meta"))
-        kept = {path[0] for path, tensor in made.items() if tensor.device.type == "cpu"}
-        assert kept == {"id", "probability"}
+        tensors = leaves(make().sample(4).torch("meta"))
+        on_cpu = {path[0] for path, tensor in tensors.items() if tensor.device.type == "cpu"}
+        assert on_cpu == {"id", "probability"}
 
     def test_again_on_a_batch_of_tensors(self):
-        made = make().sample(4).torch()
-        assert made.torch().action is made.action
-        assert made.torch("cpu").action is made.action
-        assert made.torch("meta").action.device.type == "meta"
+        tensors = make().sample(4).torch()
+        assert tensors.torch().action is tensors.action
+        assert tensors.torch("cpu").action is tensors.action
+        assert tensors.torch("meta").action.device.type == "meta"
 
     @pytest.mark.cuda
     def test_cuda(self):
         buffer = make()
         batch = buffer.sample(32)
         for source in (batch, batch.pin_memory()):
-            made = source.torch("cuda")
+            tensors = source.torch("cuda")
             torch.cuda.synchronize()
-            for path, tensor in leaves(made).items():
+            for path, tensor in leaves(tensors).items():
                 np.testing.assert_array_equal(tensor.cpu().numpy(), leaves(batch)[path])
 
     @pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="the same as float64 here")
@@ -110,9 +110,9 @@ def test_a_transform_s_own_columns_come_too():
     fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
     buffer = ReplayBuffer(10, fields, transforms=[NStep(3)])
     buffer.add(obs=np.zeros(3), reward=1.0, next_obs=np.ones(3), terminated=False, truncated=False)
-    made = buffer.sample(4).torch()
-    assert made.discount.dtype == torch.float32
-    assert made.n_steps.tolist() == [1] * 4
+    tensors = buffer.sample(4).torch()
+    assert tensors.discount.dtype == torch.float32
+    assert tensors.n_steps.tolist() == [1] * 4
 
 
 class TestJax:
@@ -120,72 +120,72 @@ class TestJax:
         batch = make().sample(256)
         arrays = leaves(batch)
         addresses = {path: array.ctypes.data for path, array in arrays.items()}
-        made = leaves(batch.jax())
-        shared = {path for path, a in made.items() if path[0] not in ("id", "probability", "action", "reward")}
+        as_jax = leaves(batch.jax())
+        shared = {path for path, a in as_jax.items() if path[0] not in ("id", "probability", "action", "reward")}
         assert len(shared) == 6
         for path in shared:
-            assert isinstance(made[path], jax.Array)
-            assert made[path].dtype == arrays[path].dtype
+            assert isinstance(as_jax[path], jax.Array)
+            assert as_jax[path].dtype == arrays[path].dtype
             if arrays[path].nbytes >= 1024:
-                assert made[path].unsafe_buffer_pointer() == addresses[path], path
-            np.testing.assert_array_equal(made[path], arrays[path])
+                assert as_jax[path].unsafe_buffer_pointer() == addresses[path], path
+            np.testing.assert_array_equal(as_jax[path], arrays[path])
 
     def test_64_bits_are_cut_as_jax_does_but_not_the_bookkeeping(self):
         batch = make().sample(32)
-        made = batch.jax()
-        assert made.action.dtype == np.int32
-        assert made.reward.dtype == np.float32
-        np.testing.assert_array_equal(made.action, batch.action)
-        assert made.id is batch.id
-        assert made.probability is batch.probability
+        arrays = batch.jax()
+        assert arrays.action.dtype == np.int32
+        assert arrays.reward.dtype == np.float32
+        np.testing.assert_array_equal(arrays.action, batch.action)
+        assert arrays.id is batch.id
+        assert arrays.probability is batch.probability
 
     def test_64_bits_are_kept_where_jax_is_reported_so(self):
         with jax.enable_x64(True):
             batch = make().sample(256)
-            made = batch.jax()
-            assert made.reward.dtype == np.float64
-            assert made.reward.unsafe_buffer_pointer() == batch.reward.ctypes.data
+            arrays = batch.jax()
+            assert arrays.reward.dtype == np.float64
+            assert arrays.reward.unsafe_buffer_pointer() == batch.reward.ctypes.data
 
     def test_what_jax_shares_cannot_change(self):
         """JAX's arrays are immutable, so the memory they share is too."""
         buffer = make()
         batch = buffer.sample(256)
-        made = batch.jax()
+        arrays = batch.jax()
         with pytest.raises(ValueError, match="read-only"):
             batch.obs["camera"][...] = 0
         with pytest.raises(ShapeError, match="writable"):
             buffer.sample(256, out=batch)
         again = batch.jax()  # a second time it is copied
-        np.testing.assert_array_equal(again.obs["camera"], made.obs["camera"])
+        np.testing.assert_array_equal(again.obs["camera"], arrays.obs["camera"])
         assert batch.torch().obs["camera"].data_ptr() != batch.obs["camera"].ctypes.data
-        assert made.jax().obs["camera"] is made.obs["camera"]
+        assert arrays.jax().obs["camera"] is arrays.obs["camera"]
 
     def test_it_outlives_the_batch(self):
         buffer = make()
         batch = buffer.sample(256)
         expected = batch.obs["camera"].copy()
-        made = batch.jax()
+        arrays = batch.jax()
         del batch
         for _ in range(50):
             buffer.sample(256)
-        np.testing.assert_array_equal(made.obs["camera"], expected)
+        np.testing.assert_array_equal(arrays.obs["camera"], expected)
 
     def test_copy_leaves_the_batch_writable(self):
         buffer = make()
         batch = buffer.sample(256)
         expected = batch.obs["camera"].copy()
-        made = batch.jax(copy=True)
+        arrays = batch.jax(copy=True)
         for _ in range(5):
             buffer.sample(256, out=batch)
-        np.testing.assert_array_equal(made.obs["camera"], expected)
+        np.testing.assert_array_equal(arrays.obs["camera"], expected)
 
     def test_a_device(self):
         batch = make().sample(32)
         device = jax.devices()[0]
-        made = batch.jax(device)
-        assert made.weight.device == device
-        np.testing.assert_array_equal(made.obs["camera"], batch.obs["camera"])
-        assert made.jax(device).weight.device == device
+        arrays = batch.jax(device)
+        assert arrays.weight.device == device
+        np.testing.assert_array_equal(arrays.obs["camera"], batch.obs["camera"])
+        assert arrays.jax(device).weight.device == device
 
     def test_compiled_functions_take_a_batch(self):
         batch = make().sample(8).jax()
@@ -217,11 +217,11 @@ class TestPinned:
             assert isinstance(array, np.ndarray)
             np.testing.assert_array_equal(array, leaves(batch)[path])
             assert not np.shares_memory(array, leaves(batch)[path])
-        kept = leaves(pinned)
+        first = leaves(pinned)
         assert buffer.sample(8, out=pinned) is pinned
         for path, array in leaves(twin.sample(8)).items():
-            assert leaves(pinned)[path] is kept[path]
-            np.testing.assert_array_equal(kept[path], array)
+            assert leaves(pinned)[path] is first[path]
+            np.testing.assert_array_equal(first[path], array)
 
     def test_its_tensors_are_the_pinned_ones(self, pinning):
         pinned = make().sample(8).pin_memory()
@@ -235,8 +235,8 @@ class TestPinned:
     def test_an_iterator_pins_each_batch_on_its_own(self, pinning):
         plain, pinned = make(), make()
         for ahead in (0, 2):
-            kept = list(pinned.batches(8, prefetch=ahead, total=4, pin_memory=True))
-            for batch in kept:
+            batches = list(pinned.batches(8, prefetch=ahead, total=4, pin_memory=True))
+            for batch in batches:
                 np.testing.assert_array_equal(batch.obs["camera"], plain.sample(8).obs["camera"])
                 assert isinstance(batch.obs["camera"].base, torch.Tensor)
 

@@ -22,8 +22,8 @@ seen: list = []
 @pytest.mark.parametrize("shape", [(), (3,)])
 def test_extend_with_its_own_column(shape, dtype):
     buffer = ReplayBuffer(10, {"x": Field(shape, dtype)}, seed=0)
-    given = np.arange(13 * int(np.prod(shape))).reshape(13, *shape).astype(dtype)
-    buffer.extend(x=given)
+    values = np.arange(13 * int(np.prod(shape))).reshape(13, *shape).astype(dtype)
+    buffer.extend(x=values)
     view = buffer.columns["x"]
     before = view.copy()
     for stretch in (view, view[2:9], view[::-1], view[::2], view[9:], view[:0]):
@@ -66,7 +66,7 @@ def test_a_mask_that_is_a_column():
 
 
 def test_another_buffers_rows_are_borrowed_as_they_are():
-    one, other = (ReplayBuffer(10, {"x": Field()}, seed=0) for _ in range(2))
-    one.extend(x=np.arange(10.0))
-    other.extend(x=one.columns["x"])
+    buffer, other = (ReplayBuffer(10, {"x": Field()}, seed=0) for _ in range(2))
+    buffer.extend(x=np.arange(10.0))
+    other.extend(x=buffer.columns["x"])
     np.testing.assert_array_equal(other.columns["x"], np.arange(10))

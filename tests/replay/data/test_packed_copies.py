@@ -43,8 +43,8 @@ class Copied:
     def copy(self, host):
         return torch.zeros_like(host), host
 
-    def wait(self, there, copied):
-        there.copy_(copied)
+    def wait(self, on_device, copied):
+        on_device.copy_(copied)
         self.waits.append(threading.current_thread())
 
 
@@ -64,9 +64,9 @@ def test_a_batch_arrives_as_it_was_by_one_copy(rows, replicas):
     copies = Copied()
     packed = PackedCopies(copies)
     batch = make(replicas).sample(rows)
-    there = Batch(packed.receive(packed.send(batch)))
+    on_device = Batch(packed.receive(packed.send(batch)))
     assert len(copies.hosts) == len(copies.waits) == 1
-    for name, tensor in leaves(there).items():
+    for name, tensor in leaves(on_device).items():
         array = leaves(batch)[name]
         assert tensor.dtype == torch.from_numpy(array).dtype
         assert tensor.is_contiguous()
@@ -80,10 +80,10 @@ def test_batches_wait_for_the_copy_in_the_thread_that_takes_them(prefetch, monke
     copies = Copied()
     monkeypatch.setattr(batches_of, "CudaCopies", lambda device: copies)
     wanted = list(make().batches(8, prefetch=prefetch, total=6))
-    found = list(make().batches(8, prefetch=prefetch, total=6, device="cuda:0"))
+    batches = list(make().batches(8, prefetch=prefetch, total=6, device="cuda:0"))
     assert copies.waits == [threading.current_thread()] * 6
-    for there, batch in zip(found, wanted, strict=True):  # all are kept: none was overwritten
-        for name, tensor in leaves(there).items():
+    for on_device, batch in zip(batches, wanted, strict=True):  # all are kept: none was overwritten
+        for name, tensor in leaves(on_device).items():
             np.testing.assert_array_equal(tensor.numpy(), leaves(batch)[name])
 
 
@@ -170,12 +170,12 @@ def test_a_copy_has_its_own_stream_and_the_callers_waits_for_its_event(monkeypat
 
 def test_nothing_of_a_batch_on_another_device_shares_memory_with_the_host():
     batch = make().sample(8)
-    there = batch.torch("meta")
-    assert there.x.device.type == "meta"
-    before = there.id.clone(), there.probability.clone()
+    on_device = batch.torch("meta")
+    assert on_device.x.device.type == "meta"
+    before = on_device.id.clone(), on_device.probability.clone()
     batch.id[:], batch.probability[:] = -1, -1.0  # as the next draw into it would
-    assert torch.equal(there.id, before[0])
-    assert torch.equal(there.probability, before[1])
+    assert torch.equal(on_device.id, before[0])
+    assert torch.equal(on_device.probability, before[1])
     on_cpu = batch.torch("cpu")
     assert on_cpu.id.data_ptr() == batch.id.ctypes.data  # there everything is shared
 
@@ -195,12 +195,12 @@ def test_a_copy_for_jax_shares_nothing_with_the_batch():
 def test_on_a_gpu_batches_are_those_of_the_host_on_any_stream():
     wanted = list(make().batches(8, prefetch=3, total=20))
     with torch.cuda.stream(torch.cuda.Stream()):
-        found = [
-            {name: tensor.clone() for name, tensor in leaves(one).items()}
-            for one in make().batches(8, prefetch=3, total=20, device="cuda")
+        batches = [
+            {name: tensor.clone() for name, tensor in leaves(batch).items()}
+            for batch in make().batches(8, prefetch=3, total=20, device="cuda")
         ]
     torch.cuda.synchronize()
-    for there, batch in zip(found, wanted, strict=True):
-        for name, tensor in there.items():
+    for on_device, batch in zip(batches, wanted, strict=True):
+        for name, tensor in on_device.items():
             assert tensor.is_cuda == (name not in ("id", "probability"))
             np.testing.assert_array_equal(tensor.cpu().numpy(), leaves(batch)[name])

@@ -39,13 +39,13 @@ def stored_by_env(buffer, names):
         name: buffer.columns[name] for name in ("obs", "action", "reward", "next_obs", "terminated", "truncated")
     }
     lead = buffer.size if buffer.replicas is not None else [buffer.size]
-    found = {name: [] for name in names}
+    rows_of_env = {name: [] for name in names}
     for r, size in enumerate(np.asarray(lead).ravel()):
         for slot in range(size):
             at = slot if buffer.replicas is None else (r, slot)
             row = tuple(map_leaves(lambda column, at=at: column[at], columns[name]) for name in columns)
-            found[env_name(row[0])].append(row)
-    return found
+            rows_of_env[env_name(row[0])].append(row)
+    return rows_of_env
 
 
 def env_name(obs):
@@ -56,9 +56,9 @@ def env_name(obs):
     return int(obs[0]) if np.ndim(obs) else int(obs) // 10**6
 
 
-def assert_same_transitions(found, log):
-    assert len(found) == len(log)
-    for parts, true_parts in zip(zip(*found, strict=True), zip(*log, strict=True), strict=True):
+def assert_same_transitions(rows, log):
+    assert len(rows) == len(log)
+    for parts, true_parts in zip(zip(*rows, strict=True), zip(*log, strict=True), strict=True):
         parts, true_parts = list(map(flatten, parts)), list(map(flatten, true_parts))
         assert list(map(dict.keys, parts)) == list(map(dict.keys, true_parts))
         for path in parts[0]:
@@ -70,10 +70,10 @@ def assert_same_transitions(found, log):
 class TestTheTruthIsStored:
     def check(self, vector, buffer, steps, lead=None):
         play(vector, buffer, steps, lead)
-        found = stored_by_env(buffer, range(vector.num_envs))
+        rows_of_env = stored_by_env(buffer, range(vector.num_envs))
         for env in vector.envs:
-            assert_same_transitions(found[env.unwrapped.name], env.unwrapped.log)
-        ends = sum(row[4] or row[5] for rows in found.values() for row in rows)
+            assert_same_transitions(rows_of_env[env.unwrapped.name], env.unwrapped.log)
+        ends = sum(row[4] or row[5] for rows in rows_of_env.values() for row in rows)
         assert ends > 20
 
     @pytest.mark.parametrize(
@@ -168,10 +168,12 @@ class TestSameStepNeedsTheFinalObservation:
     def test_nested_otherwise_than_next_obs(self, final, path):
         next_obs = {"a": Field((3,)), "b": (Field(),)}
         buffer = ReplayBuffer(10, {"next_obs": next_obs, **FLAGS}, autoreset="same_step", num_envs=2)
-        given = {"a": np.zeros((2, 3), np.float32), "b": (np.zeros(2, np.float32),)}
+        next_step = {"a": np.zeros((2, 3), np.float32), "b": (np.zeros(2, np.float32),)}
         final["a"] = np.ones((2, 3), np.float32)
         with pytest.raises(FieldError) as caught:
-            buffer.add(next_obs=given, terminated=np.array([True, False]), truncated=np.zeros(2, bool), final_obs=final)
+            buffer.add(
+                next_obs=next_step, terminated=np.array([True, False]), truncated=np.zeros(2, bool), final_obs=final
+            )
         assert str(caught.value) == (
             f'`final_obs` must be nested as `next_obs` is, but has no `{path}`; pass final_obs=infos["final_obs"]'
         )

@@ -69,11 +69,11 @@ class TestBatchesBelongToTheCaller:
         buffer, twin = make(sampler, replicas), make(sampler, replicas)
         out = buffer.sample(8)
         twin.sample(8)
-        kept = arrays(out)
+        before = arrays(out)
         again, expected = buffer.sample(8, out=out), twin.sample(8)
         assert again is out
         for path, array in arrays(again).items():
-            assert array is kept[path]
+            assert array is before[path]
             np.testing.assert_array_equal(array, arrays(expected)[path])
 
 

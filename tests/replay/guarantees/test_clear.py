@@ -69,10 +69,10 @@ def test_what_follows_is_what_a_new_buffer_does(sampler, before):
             mine, others = give(buffer, at, steps), give(fresh, at, steps)
             np.testing.assert_array_equal(mine - first, others)
             for _ in range(3):
-                one, other = (b.sample(2, progress=0.5) for b in (buffer, fresh))
-                assert one.keys() == other.keys()
-                for name in one:
-                    np.testing.assert_array_equal(one[name], other[name] + (first if name == "id" else 0))
+                batch, other = (b.sample(2, progress=0.5) for b in (buffer, fresh))
+                assert batch.keys() == other.keys()
+                for name in batch:
+                    np.testing.assert_array_equal(batch[name], other[name] + (first if name == "id" else 0))
             some = mine[-2:]
             values = [3.0, 0.5]
             assert buffer.update_priorities(some, values) == fresh.update_priorities(some - first, values) == 2
@@ -138,10 +138,10 @@ def test_compressed_values_are_let_go_of(retention, tmp_path):
     ids = buffer.extend(frame=frames[:5])
     buffer.save(tmp_path)
     loaded = ReplayBuffer.load(tmp_path)
-    for one in (buffer, loaded):
-        np.testing.assert_array_equal(one.get(ids)["frame"], frames[:5])
-        one.extend(frame=frames)
-        assert one.nbytes < 1.5 * full
+    for each in (buffer, loaded):
+        np.testing.assert_array_equal(each.get(ids)["frame"], frames[:5])
+        each.extend(frame=frames)
+        assert each.nbytes < 1.5 * full
 
 
 @pytest.mark.parametrize("sampler", [Prioritized(beta=0.5), Seldom(), LaBER(lambda batch: batch.reward)])
@@ -154,14 +154,14 @@ def test_a_snapshot_goes_on(sampler, tmp_path):
         if steps:
             give(buffer, 30, steps)
         buffer.save(tmp_path)
-        own = {} if isinstance(sampler, Prioritized) else {"sampler": sampler}
-        loaded = ReplayBuffer.load(tmp_path, continue_episodes=True, **own)
+        options = {} if isinstance(sampler, Prioritized) else {"sampler": sampler}
+        loaded = ReplayBuffer.load(tmp_path, continue_episodes=True, **options)
         assert len(loaded) == len(buffer)
         if steps:
-            batches = [one.sample(5) for one in (buffer, loaded)]
+            batches = [each.sample(5) for each in (buffer, loaded)]
             for name in batches[0]:
                 np.testing.assert_array_equal(batches[0][name], batches[1][name])
-        twins = [give(one, 60, 2).tolist() for one in (buffer, loaded)]
+        twins = [give(each, 60, 2).tolist() for each in (buffer, loaded)]
         assert twins[0] == twins[1]
 
 

@@ -168,13 +168,13 @@ class FewBatches:
 def case(sampler):
     base = {replay.LaBER: LaBERTestCase, replay.Queue: QueueTestCase}.get(type(sampler), SamplerTestCase)
     base = BlocksTestCase if sampler in IN_BLOCKS else base
-    own = {
+    attributes = {
         "sampler": sampler,
         "independent": base.independent and not isinstance(sampler, research.Blocks),
     }
-    own |= {} if own["independent"] else {"batches": 500, "few": 300}  # of which only first rows count
-    own |= {} if sampler.in_core else {"batches": 100, "few": 40}  # a draw in Python takes ten times as long
-    return type("Case", (FewBatches, base), own)
+    attributes |= {} if attributes["independent"] else {"batches": 500, "few": 300}  # of which only first rows count
+    attributes |= {} if sampler.in_core else {"batches": 100, "few": 40}  # a draw in Python takes ten times as long
+    return type("Case", (FewBatches, base), attributes)
 
 
 globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(EVERY)})
@@ -182,12 +182,12 @@ globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampl
 
 def kinds(base=replay.Sampler):
     """Every class of sampler the library has, public or not; the laboratory's are tested with their learners."""
-    found = {
+    classes = {
         kind
         for kind in base.__subclasses__()
         if kind.__module__.startswith(("replaylab.replay.", "replaylab.research."))
     }
-    return found.union(*map(kinds, base.__subclasses__()))
+    return classes.union(*map(kinds, base.__subclasses__()))
 
 
 class TestTheMatrixIsComplete:

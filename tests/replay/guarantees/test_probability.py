@@ -118,8 +118,8 @@ class TestTheTestCanFail:
         buffer, ids = fill(1000, 1000, Prioritized(alpha=0.6, beta=0.4), None)
         counts, distribution = count_draws(buffer, ids, 32, 2000)
         shifted = np.roll(distribution[0], 1)
-        kept = shifted > 0
-        assert p_value(counts[0][kept], shifted[kept] / shifted[kept].sum()) < ALARM
+        positive = shifted > 0
+        assert p_value(counts[0][positive], shifted[positive] / shifted[positive].sum()) < ALARM
 
     def test_empty_slots_drawn(self):
         counts, distribution = np.array([3, 1]), np.array([1.0, 0.0])

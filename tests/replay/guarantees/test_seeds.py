@@ -31,18 +31,18 @@ def draws(buffer, batches=5, batch_size=16):
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 class TestSeeds:
     def test_other_seed_other_draws(self, sampler):
-        found = [draws(make(sampler, seed)).tobytes() for seed in [None, None, 0, 1, 2, 2**32]]
-        assert len(set(found)) == len(found)
+        sequences = [draws(make(sampler, seed)).tobytes() for seed in [None, None, 0, 1, 2, 2**32]]
+        assert len(set(sequences)) == len(sequences)
 
     def test_reading_draws_nothing(self, sampler):
         plain, read = make(sampler, 9), make(sampler, 9)
         expected = draws(plain)
-        found = []
+        drawn = []
         for _ in range(5):
             read.probabilities(np.arange(1000), batch_size=16)
             repr(read), len(read), read.nbytes, read.columns["x"].sum()
-            found.append(read.sample(16, progress=0.3).id)
-        np.testing.assert_array_equal(np.stack(found), expected)
+            drawn.append(read.sample(16, progress=0.3).id)
+        np.testing.assert_array_equal(np.stack(drawn), expected)
 
 
 def test_a_seed_sequence_is_not_spent():

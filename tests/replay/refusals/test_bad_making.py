@@ -92,8 +92,15 @@ TRANSFORMS = [
         for some in ([NStep(2), NStep(3)], [Uniform()])
     ),
     *(
-        (FieldError, f"{type(one).__name__} needs the field `{name}` ... {dtype})", {"transforms": [one], **fields})
-        for one, names in ((NStep(), ("reward", "terminated", "truncated")), (HINDSIGHT, ("reward", "terminated")))
+        (
+            FieldError,
+            f"{type(transform).__name__} needs the field `{name}` ... {dtype})",
+            {"transforms": [transform], **fields},
+        )
+        for transform, names in (
+            (NStep(), ("reward", "terminated", "truncated")),
+            (HINDSIGHT, ("reward", "terminated")),
+        )
         for name in names
         for dtype in ("float32" if name == "reward" else "bool",)
         for fields in (without(name), without(**{name: Field((2,))}))
@@ -109,10 +116,10 @@ TRANSFORMS = [
     *(
         (
             FieldError,
-            f"{type(one).__name__} makes the column `{name}`",
-            without(**{name: Field()}) | {"transforms": [one]},
+            f"{type(transform).__name__} makes the column `{name}`",
+            without(**{name: Field()}) | {"transforms": [transform]},
         )
-        for one, name in ((NStep(), "discount"), (NStep(), "n_steps"), (Sequence(), "mask"))
+        for transform, name in ((NStep(), "discount"), (NStep(), "n_steps"), (Sequence(), "mask"))
     ),
     (FieldError, "FrameStack stacks the field `frame`, which is not declared", stacking("frame")),
     (FieldError, "`next_obs` must be declared as `obs` is", stacking("obs", next_obs=Field((3,)))),
@@ -246,7 +253,9 @@ class TestMemory:
     def test_it_names_the_options_that_apply_and_no_others(self, shape, dtype, options, named, has):
         has(2**20)
         message = refusal(OverSizeError, capacity=10**6, fields=transition(Field(shape, dtype)), **options)
-        assert [one for one in (self.DERIVED, self.STACKS, self.PACKED, self.DISK) if one in message] == list(named)
+        assert [option for option in (self.DERIVED, self.STACKS, self.PACKED, self.DISK) if option in message] == list(
+            named
+        )
 
 
 class TestThisMachinesMemory:

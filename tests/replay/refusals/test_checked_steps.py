@@ -22,11 +22,11 @@ class TestStepsThatAreOnlyChecked:
 
     @pytest.mark.parametrize("bad", BAD, ids=lambda bad: next(iter(bad)))
     def test_raise_what_extend_raises(self, bad):
-        given = {name: value for name, value in (step((3, 2)) | bad).items() if value is not None}
+        steps = {name: value for name, value in (step((3, 2)) | bad).items() if value is not None}
         messages = []
         for method in (ReplayBuffer.extend, ReplayBuffer._check_steps):
             with pytest.raises((FieldError, ShapeError, DtypeError)) as caught:
-                method(make(num_envs=2), **given)
+                method(make(num_envs=2), **steps)
             messages.append((type(caught.value), str(caught.value)))
         assert messages[0] == messages[1]
 

@@ -42,9 +42,9 @@ def test_a_key_that_is_accepted_works(key):
     step = {key: [1.0, 2.0], "other": (3.0, {key: 4})}
     assert buffer.add(x=step) == 0
     batch = buffer.sample(2)
-    for found in (batch.x, buffer.get([0, 0])["x"]):
-        np.testing.assert_array_equal(found[key], [[1, 2], [1, 2]])
-        np.testing.assert_array_equal(found["other"][1][key], [4, 4])
+    for column in (batch.x, buffer.get([0, 0])["x"]):
+        np.testing.assert_array_equal(column[key], [[1, 2], [1, 2]])
+        np.testing.assert_array_equal(column["other"][1][key], [4, 4])
     with pytest.raises(FieldError, match="missing"):
         buffer.add(x={"other": (3.0, {key: 4})})
 

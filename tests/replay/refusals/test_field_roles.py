@@ -51,13 +51,13 @@ def exercise(transforms, next_obs, num_envs=None):
     except FieldError:
         return True
     out = buffer.sample(6)
-    kept = flatten(dict(buffer.sample(6)))
+    expected = flatten(dict(buffer.sample(6)))
     again = filled(transforms, next_obs, num_envs)
     again.sample(6)
-    found = flatten(dict(again.sample(6, out=out)))
-    assert kept.keys() == found.keys()
-    for path, column in kept.items():
-        np.testing.assert_array_equal(column, found[path], err_msg=str(path))
+    reused = flatten(dict(again.sample(6, out=out)))
+    assert expected.keys() == reused.keys()
+    for path, column in expected.items():
+        np.testing.assert_array_equal(column, reused[path], err_msg=str(path))
     drawn = buffer.as_batch(out.id)
     assert all(len(column) == 6 for column in flatten(dict(drawn)).values())
     return False
@@ -73,7 +73,7 @@ def test_states_beside_every_other_transform(state, next_obs):
             refused = exercise([Sequence(4, 2, 1, state=(state,)), *other, *stack], next_obs, num_envs)
             stacked = {"action": ["action"], "obs.camera": ["obs", "obs.camera"]}
             clash = bool(stack) and state in stacked[stack[0].fields[0]]
-            goals = [one.desired for one in other if isinstance(one, Hindsight)]
+            goals = [transform.desired for transform in other if isinstance(transform, Hindsight)]
             goal = bool(goals) and ("desired" in state or state in ("obs", f"obs.{goals[0]}"))
             outcome = state.split(".")[0] in ("next_obs", "reward", "terminated")
             assert refused == (clash or goal or outcome)

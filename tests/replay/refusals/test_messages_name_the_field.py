@@ -36,8 +36,8 @@ class TestOptionsOfALoad:
     def test_what_it_advises(self, tmp_path):
         saved(tmp_path)
         loaded = ReplayBuffer.load(tmp_path)
-        made = ReplayBuffer.from_episodes(loaded.episodes(), 20, fields=FIELDS, transforms=[NStep(3)])
-        assert (len(made), made.capacity) == (6, 20)
+        resized = ReplayBuffer.from_episodes(loaded.episodes(), 20, fields=FIELDS, transforms=[NStep(3)])
+        assert (len(resized), resized.capacity) == (6, 20)
 
     def test_transforms_that_need_nothing_more_are_taken(self, tmp_path):
         saved(tmp_path, transforms=[NStep(3)])

@@ -177,11 +177,11 @@ def test_wrong_weights_are_not_counted_as_drawn():
     assert buffer.stats().samples == 0
 
 
-@pytest.mark.parametrize("given", [[0, 3], (True, False), np.array([0.5, 2.0], np.float32)], ids=str)
-def test_weights_that_are_taken(given):
-    batch = method("weights", given).sample(2)
+@pytest.mark.parametrize("weights", [[0, 3], (True, False), np.array([0.5, 2.0], np.float32)], ids=str)
+def test_weights_that_are_taken(weights):
+    batch = method("weights", weights).sample(2)
     assert batch.weight.dtype == np.float32
-    np.testing.assert_array_equal(batch.weight, np.asarray(given, np.float32))
+    np.testing.assert_array_equal(batch.weight, np.asarray(weights, np.float32))
 
 
 def test_tensors_with_gradients_are_taken():

@@ -18,9 +18,9 @@ WINDOW = {"create": "None 0 True"}
 
 
 def buffer(**options):
-    made = ReplayBuffer(8, {"x": Field(), "y": Field((2,), np.int64)}, seed=0, **options)
-    made.extend(x=np.arange(6.0), y=np.zeros((6, 2), np.int64))
-    return made
+    filled = ReplayBuffer(8, {"x": Field(), "y": Field((2,), np.int64)}, seed=0, **options)
+    filled.extend(x=np.arange(6.0), y=np.zeros((6, 2), np.int64))
+    return filled
 
 
 def prioritized():
@@ -28,10 +28,10 @@ def prioritized():
 
 
 def priorities(**options):
-    made = replay.Priorities(8, seed=0, **options)
+    created = replay.Priorities(8, seed=0, **options)
     if not options:
-        made.extend(6)
-    return made
+        created.extend(6)
+    return created
 
 
 def assigned():
@@ -39,16 +39,16 @@ def assigned():
 
 
 def replicas():
-    made = ReplayBuffer(8, {"x": Field()}, replicas=2, sampler=replay.Prioritized(), seed=0)
-    made.extend(x=np.zeros((2, 6)))
-    return made
+    filled = ReplayBuffer(8, {"x": Field()}, replicas=2, sampler=replay.Prioritized(), seed=0)
+    filled.extend(x=np.zeros((2, 6)))
+    return filled
 
 
-def warned(made):
+def warned(unwarned):
     """Return a buffer after its only warning that no `progress` was passed."""
     with pytest.warns(UserWarning, match="`progress` was not passed"):
-        made.sample(2)
-    return made
+        unwarned.sample(2)
+    return unwarned
 
 
 def mixed():
@@ -65,15 +65,15 @@ def alone():
 
 
 def recorder():
-    made = replay.ReplayRecorder.for_env(two_envs(), 20)
-    made.reset(seed=0)
-    return made
+    started = replay.ReplayRecorder.for_env(two_envs(), 20)
+    started.reset(seed=0)
+    return started
 
 
 def tape():
-    made = research.TapeWriter()
-    made.append([1, 2])
-    return made
+    writer = research.TapeWriter()
+    writer.append([1, 2])
+    return writer
 
 
 def stream(**options):
@@ -97,7 +97,7 @@ ACCEPTED = {
 
 def made_without_arguments(kind):
     of_a_buffer = isinstance(kind, type) and issubclass(kind, (replay.Sampler, replay.Transform, replay.Retention))
-    return of_a_buffer and is_dataclass(kind) and all(one.default is not MISSING for one in fields(kind))
+    return of_a_buffer and is_dataclass(kind) and all(field.default is not MISSING for field in fields(kind))
 
 
 CONFIGURATIONS = [
@@ -134,15 +134,15 @@ class TestConfigurations:
     def test_numpys_numbers_become_pythons(self, call):
         """So that equal configurations are equal, have one hash, and can be written down."""
         plain = call()
-        options = {one.name: getattr(plain, one.name) for one in fields(plain)}
+        options = {field.name: getattr(plain, field.name) for field in fields(plain)}
         kinds = {float: np.float64, int: np.int32, bool: np.bool_, str: np.str_, tuple: list}
-        given = {name: kinds.get(type(value), lambda same: same)(value) for name, value in options.items()}
-        made = call(**given)
-        assert made == plain
-        assert hash(made) == hash(plain)
-        assert {name: type(getattr(made, name)) for name in options} == {n: type(v) for n, v in options.items()}
+        from_numpy = {name: kinds.get(type(value), lambda same: same)(value) for name, value in options.items()}
+        config = call(**from_numpy)
+        assert config == plain
+        assert hash(config) == hash(plain)
+        assert {name: type(getattr(config, name)) for name in options} == {n: type(v) for n, v in options.items()}
         if "function" not in str(config_to_json(plain)) and not any(map(callable, options.values())):
-            assert config_from_json(json.loads(json.dumps(config_to_json(made)))) == plain
+            assert config_from_json(json.loads(json.dumps(config_to_json(config)))) == plain
 
     def test_half_precision_too(self):
         assert replay.Prioritized(alpha=np.float16(0.5), beta=np.array(1.0)) == replay.Prioritized(alpha=0.5, beta=1.0)
@@ -204,8 +204,8 @@ CALLS = [
         {"batch_size": 2, "total": 2},
         {"prefetch": "0", "total": "None", "progress": "None 0"},
         buffer,
-        lambda made: list(islice(made, 2)),
-        theirs=("pin_memory", "device"),  # PyTorch's, which is slow to import
+        lambda batches: list(islice(batches, 2)),
+        passed_on=("pin_memory", "device"),  # PyTorch's, which is slow to import
     ),
     Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, buffer, called=IDS),
     Call("update_priorities", {"ids": [[1], [1]], "td_error": [[1.0], [1.0]]}, {"priority": "None"}, replicas),
@@ -260,7 +260,7 @@ CALLS = [
         lambda: {"env": two_envs(), "capacity": 8, "transforms": (), "sampler": replay.Uniform()},
         {"replicas": "None", "extra_fields": "None {} [] 0", "transforms": "[]", "sampler": "None"},
     ),
-    Call("reset", {}, {"options": "None {}", "env_ids": "None"}, recorder, theirs=("seed",)),
+    Call("reset", {}, {"options": "None {}", "env_ids": "None"}, recorder, passed_on=("seed",)),
     Call("step", {"actions": np.zeros(2, np.int64)}, {"env_ids": "None"}, recorder, called={"actions": "`action`"}),
     Call(
         replay.ReplayStream,

@@ -77,8 +77,8 @@ def joint_distribution(mass, by_slot, length, blocks):
 def assert_joint_distribution(buffer, mass, by_slot, length, blocks, batches):
     rows = length * blocks
     distribution = joint_distribution(mass, by_slot, length, blocks)
-    own = [sum(chance * batch.count(i) for batch, chance in distribution.items()) / rows for i in range(len(mass))]
-    assert own == [Fraction(m, sum(mass)) for m in mass]  # every row's own chance, exactly
+    shares = [sum(chance * batch.count(i) for batch, chance in distribution.items()) / rows for i in range(len(mass))]
+    assert shares == [Fraction(m, sum(mass)) for m in mass]  # every row's own chance, exactly
     oldest = int(buffer.columns["x"].min())
     drawn = np.stack([buffer.sample(rows).id for _ in range(batches)]) - oldest
     shape = (len(mass),) * rows
@@ -101,11 +101,11 @@ class TestTheJointDistribution:
     @pytest.mark.parametrize("bins", [1, 2])
     @pytest.mark.parametrize("length", [2, 3])
     def test_of_permuted_priorities_by_the_age_of_what_is_shown(self, length, bins):
-        given = [3, 1, 4, 1, 5, 9, 2]
-        buffer = make(research.Permuted(**RAW, bins=bins, block_length=length), given, steps=24)
-        mass = [round(m) for m in buffer.probabilities(np.arange(17, 24)) * sum(given)]
-        assert sorted(mass) == sorted(given)
-        assert mass != given
+        priorities = [3, 1, 4, 1, 5, 9, 2]
+        buffer = make(research.Permuted(**RAW, bins=bins, block_length=length), priorities, steps=24)
+        mass = [round(m) for m in buffer.probabilities(np.arange(17, 24)) * sum(priorities)]
+        assert sorted(mass) == sorted(priorities)
+        assert mass != priorities
         assert_joint_distribution(buffer, mass, range(7), length, 1, batches=8000)
 
     def test_of_small_errors_first(self):

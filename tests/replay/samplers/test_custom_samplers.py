@@ -74,25 +74,25 @@ def test_a_view_shows_what_happened(replicas, num_envs):
 def check(seen, stored, total):
     """Compare a view with the steps it should show, oldest first."""
     n = len(stored)
-    feedback = np.array([one["feedback"] for one in stored])
+    feedback = np.array([row["feedback"] for row in stored])
     largest = max([0.0, *feedback[~np.isnan(feedback)]]) or 1.0
     for name, expected in {
         "len": n,
         "ids": np.arange(total - n, total),
         "ages": np.arange(n)[::-1],
-        "steps_in_episode": [one["step"] for one in stored],
-        "replay_counts": [one["count"] for one in stored],
+        "steps_in_episode": [row["step"] for row in stored],
+        "replay_counts": [row["count"] for row in stored],
         "feedback": feedback,
         "priorities": np.where(np.isnan(feedback), largest, feedback),
     }.items():
         np.testing.assert_array_equal(seen[name], expected, err_msg=name)
     numbers = {}  # the same numbers for the same episodes, in whatever numbering
-    for number, one in zip(seen["episodes"].tolist(), stored, strict=True):
-        assert numbers.setdefault(one["episode"], number) == number
+    for number, row in zip(seen["episodes"].tolist(), stored, strict=True):
+        assert numbers.setdefault(row["episode"], number) == number
     assert len(set(numbers.values())) == len(numbers)
     for e in {episode[0] for episode in numbers}:  # which grow
-        own = [number for (env, _), number in sorted(numbers.items()) if env == e]
-        assert own == sorted(own)
+        numbers_of_env = [number for (env, _), number in sorted(numbers.items()) if env == e]
+        assert numbers_of_env == sorted(numbers_of_env)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from replaylab.replay import Field, LaBER, Oracle, Prioritized, ReplayBuffer, Un
 SAMPLERS = [Uniform(), Prioritized(beta=0.4), Oracle(lambda ids: ids), LaBER(lambda pool: pool.x + 1)]
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
 def test_a_buffer_that_nobody_holds_is_freed_without_a_garbage_collection(sampler):
     """Rows may take most of the memory, so they must not wait for Python to look for cycles."""
     buffer = ReplayBuffer(10, {"x": Field()}, sampler=sampler, seed=0)

@@ -17,7 +17,7 @@ C = 40
 SAMPLERS = [EpisodeEnds(0.5, 1), EpisodeEnds(0.5, 1, truncated=True), EpisodeEnds(0.7, 4, truncated=True)]
 
 
-def given(steps, envs, seed):
+def random_steps(steps, envs, seed):
     """Random flags by name, (T, E)."""
     rng = np.random.default_rng(seed)
     return {name: rng.random((steps, envs)) < share for name, share in (("terminated", 0.1), ("truncated", 0.05))}
@@ -43,21 +43,21 @@ def same(buffer, replica):
 @pytest.mark.parametrize("envs", [1, 3])
 def test_of_every_kind_of_replay(sampler, envs, tmp_path):
     """Rows of this process, rows in a file, seen from the writer and from elsewhere, and no rows at all."""
-    flags, seen = given(90, envs, 1), 0
+    flags, seen = random_steps(90, envs, 1), 0
     shared = ReplayBuffer(C, FIELDS, num_envs=envs, sampler=sampler, storage=MemoryMap(tmp_path / "rows"), seed=0)
     elsewhere, bare = shared.handle().open(), Priorities(C, num_envs=envs, sampler=sampler, seed=0)
     replays = [ReplayBuffer(C, FIELDS, num_envs=envs, sampler=sampler, seed=0), shared, elsewhere, bare]
     for begin in range(0, 90, 15):
         steps = {name: flag[begin : begin + 15] for name, flag in flags.items()}
-        for one in replays:
-            if one is not elsewhere:
-                one.extend(*[15] * (one is bare), **steps)
-            seen += same(one, oracle(sampler, {name: flag[: begin + 15] for name, flag in flags.items()}))
+        for replay in replays:
+            if replay is not elsewhere:
+                replay.extend(*[15] * (replay is bare), **steps)
+            seen += same(replay, oracle(sampler, {name: flag[: begin + 15] for name, flag in flags.items()}))
     assert seen > 15
 
 
 def test_one_call_fills_the_ring_twice():
-    sampler, flags = EpisodeEnds(0.5, 3, truncated=True), given(95, 1, 2)
+    sampler, flags = EpisodeEnds(0.5, 3, truncated=True), random_steps(95, 1, 2)
     buffer = ReplayBuffer(C, FIELDS, num_envs=1, sampler=sampler, seed=0)
     buffer.extend(**flags)
     assert same(buffer, oracle(sampler, flags))
@@ -65,16 +65,16 @@ def test_one_call_fills_the_ring_twice():
 
 @pytest.mark.parametrize("sampler", [*SAMPLERS, Mixture((Uniform(), SAMPLERS[1]))], ids=repr)
 def test_snapshots_continue(sampler, tmp_path):
-    flags = given(180, 2, 3)
+    flags = random_steps(180, 2, 3)
     buffer = ReplayBuffer(C, FIELDS, num_envs=2, sampler=sampler, seed=0)
     buffer.extend(**{name: flag[:100] for name, flag in flags.items()})
     buffer.sample(8)
     buffer.save(tmp_path / "kept")
     again = ReplayBuffer.load(tmp_path / "kept", continue_episodes=True)
     for t in range(100, 180):
-        for one in (buffer, again):
-            one.add(**{name: flag[t] for name, flag in flags.items()})
-        rows = [one.sample(8) for one in (buffer, again)]
+        for each in (buffer, again):
+            each.add(**{name: flag[t] for name, flag in flags.items()})
+        rows = [each.sample(8) for each in (buffer, again)]
         np.testing.assert_array_equal(rows[0].id, rows[1].id)
         np.testing.assert_array_equal(rows[0].probability, rows[1].probability)
 
@@ -87,7 +87,7 @@ OTHERS = [EpisodeEnds(0.5, 2), EpisodeEnds(0.5, 1, truncated=True), EpisodeEnds(
 @pytest.mark.parametrize("saved", SAMPLERS, ids=repr)
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_load_with_other_options_draws_by_these(saved, other, envs, in_file, tmp_path):
-    flags, storage = given(130, envs, 4), MemoryMap(tmp_path / "rows") if in_file else None
+    flags, storage = random_steps(130, envs, 4), MemoryMap(tmp_path / "rows") if in_file else None
     buffer = ReplayBuffer(C, FIELDS, num_envs=envs, sampler=saved, storage=storage, seed=0)
     buffer.extend(**{name: flag[:100] for name, flag in flags.items()})
     buffer.save(tmp_path / "kept")
@@ -102,13 +102,13 @@ def test_a_load_with_other_options_draws_by_these(saved, other, envs, in_file, t
 
 
 def test_a_mixture_loads_with_other_options(tmp_path):
-    flags = given(100, 2, 5)
+    flags = random_steps(100, 2, 5)
     buffer, wanted = (
         ReplayBuffer(C, FIELDS, num_envs=2, sampler=Mixture((Uniform(), sampler)), seed=0)
         for sampler in (SAMPLERS[0], SAMPLERS[2])
     )
-    for one in (buffer, wanted):
-        one.extend(**flags)
+    for each in (buffer, wanted):
+        each.extend(**flags)
     buffer.save(tmp_path)
     loaded, ids = ReplayBuffer.load(tmp_path, sampler=wanted.sampler, continue_episodes=True), buffer.stored_ids()[0]
     expected = wanted.probabilities(ids, batch_size=8)
@@ -141,16 +141,16 @@ def test_priorities_without_flags_load_with_another_share_only(tmp_path):
 
 def test_snapshots_of_earlier_versions_keep_their_order():
     """They lack the options: the steps are found again, and if they are the same, draws continue exactly."""
-    flags = given(150, 2, 6)
+    flags = random_steps(150, 2, 6)
     buffer, again, other = (
         ReplayBuffer(C, FIELDS, num_envs=2, sampler=sampler, seed=0)
         for sampler in (SAMPLERS[2], SAMPLERS[2], SAMPLERS[0])
     )
     buffer.extend(**flags)
     state = {name: array for name, array in buffer._parts.core.state().items() if not name.endswith("sampler.options")}
-    for one in (again, other):
-        one._parts.core.bytes(0)[...] = buffer._parts.core.bytes(0)
-        one._parts.core.restore(dict(state))
+    for each in (again, other):
+        each._parts.core.bytes(0)[...] = buffer._parts.core.bytes(0)
+        each._parts.core.restore(dict(state))
     assert ids(again) == ids(buffer)
     assert same(other, oracle(SAMPLERS[0], flags))
 

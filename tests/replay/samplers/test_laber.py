@@ -29,7 +29,7 @@ class Scripted:
         return self.numbers[:n]
 
 
-def kept(pool_ids, uniform, scores=SCORES):
+def expected_rows(pool_ids, uniform, scores=SCORES):
     """Return the rows kept of this pool for these uniform numbers."""
     buffer = ReplayBuffer(1, {"x": Field()}, sampler=LaBER(lambda pool: scores[pool.id]))
     rescorer = buffer._parts.engine
@@ -49,7 +49,7 @@ class TestExpectation:
             # Numbers in the middle of each row's part of the sum, so that every row is kept once.
             edges = np.concatenate([[0.0], scores.cumsum() / scores.sum()])
             rows = np.flatnonzero(scores)
-            batch = kept(pool, (edges[rows] + edges[rows + 1]) / 2)
+            batch = expected_rows(pool, (edges[rows] + edges[rows + 1]) / 2)
             assert batch.id.tolist() == [pool[row] for row in rows]
             np.testing.assert_allclose(batch.probability, scores[rows] / scores.sum(), rtol=1e-12)
             total += (batch.probability * batch.weight * VALUES[batch.id]).sum()
@@ -105,7 +105,7 @@ class TestTheBatch:
 
     def test_not_even_at_the_edges_of_the_sum(self):
         scores = np.array([0.0, 0.1, 0.0, 0.2, 0.0])
-        assert kept(range(5), [0.0, np.nextafter(1.0, 0.0)], scores).id.tolist() == [1, 3]
+        assert expected_rows(range(5), [0.0, np.nextafter(1.0, 0.0)], scores).id.tolist() == [1, 3]
 
     def test_where_all_scores_are_zero_all_rows_are_alike(self):
         buffer = make(lambda pool: np.zeros(len(pool.id)), steps=100, capacity=100)
@@ -144,7 +144,7 @@ class TestTheScoreFunction:
         together = make(lambda pool: pool.x + 1.0, steps=40, capacity=50, replicas=2, seed=[3, 11])
         alone = [make(lambda pool: pool.x + 1.0, steps=40, capacity=50, seed=seed) for seed in (3, 11)]
         for _ in range(5):
-            np.testing.assert_array_equal(together.sample(8).id, [one.sample(8).id for one in alone])
+            np.testing.assert_array_equal(together.sample(8).id, [single.sample(8).id for single in alone])
 
 
 class TestRefusals:

@@ -30,14 +30,14 @@ class TestTheLargestEver:
             buffer.extend(x=np.zeros(3, np.int64))  # the spike is overwritten first, then 2 and 3
             buffer.add(x=0)  # and the last
             buffer.update_priorities([7], priority=[0.5 if anti else 2.0])
-        found = [distribution(buffer, np.arange(4, 8)) for buffer in (ever, stored)]
+        distributions = [distribution(buffer, np.arange(4, 8)) for buffer in (ever, stored)]
         if kind is Permuted:
-            found = [np.sort(one)[::-1] for one in found]
+            distributions = [np.sort(each)[::-1] for each in distributions]
         if kind is RankBased:
-            np.testing.assert_allclose(found[0], found[1])
+            np.testing.assert_allclose(distributions[0], distributions[1])
         else:
-            np.testing.assert_allclose(found[0], np.array([100, 100, 100, 2]) / 302, rtol=1e-6)
-            np.testing.assert_allclose(found[1], np.array([4, 4, 4, 2]) / 14, rtol=1e-6)
+            np.testing.assert_allclose(distributions[0], np.array([100, 100, 100, 2]) / 302, rtol=1e-6)
+            np.testing.assert_allclose(distributions[1], np.array([4, 4, 4, 2]) / 14, rtol=1e-6)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_snapshot_holds_it(self, kind, tmp_path):
@@ -48,8 +48,8 @@ class TestTheLargestEver:
         buffer.save(tmp_path)
         other = ReplayBuffer.load(tmp_path, continue_episodes=True)
         assert other.sampler == buffer.sampler
-        for one in (buffer, other):
-            one.extend(x=np.zeros(2, np.int64))
+        for each in (buffer, other):
+            each.extend(x=np.zeros(2, np.int64))
         np.testing.assert_array_equal(distribution(buffer, [5, 6, 7]), distribution(other, [5, 6, 7]))
 
     @pytest.mark.parametrize("new_steps", ["largest_stored", "largest_ever"])
@@ -114,8 +114,8 @@ class TestAnotherExponent:
         fresh = make(new, 6, 6)
         fresh.update_priorities(np.arange(6), priority=self.PRIORITY)
         np.testing.assert_allclose(distribution(other, np.arange(6)), distribution(fresh, np.arange(6)), rtol=1e-5)
-        for one in (other, fresh):
-            one.update_priorities([2], priority=[20.0])
+        for each in (other, fresh):
+            each.update_priorities([2], priority=[20.0])
         np.testing.assert_allclose(distribution(other, np.arange(6)), distribution(fresh, np.arange(6)), rtol=1e-5)
 
     def test_of_exponent_zero_only_what_is_positive_is_known(self, tmp_path):

@@ -21,19 +21,19 @@ class TestQueue:
     @pytest.mark.parametrize("capacity", [7, 20, 1000])
     def test_each_step_once_in_order(self, capacity, replicas):
         buffer, rng = filled(Queue(), capacity, 0, replicas=replicas), np.random.default_rng(1)
-        lead, taken, given = buffer.size if replicas is None else (replicas,), 0, 0
+        lead, taken, added = buffer.size if replicas is None else (replicas,), 0, 0
         lead = () if replicas is None else (replicas,)
         for _ in range(100):
             steps = int(rng.integers(0, 9))
             buffer.extend(x=np.zeros((*lead, steps)).astype(np.int64))
-            given += steps
-            taken = max(taken, given - capacity)
+            added += steps
+            taken = max(taken, added - capacity)
             n = int(rng.integers(1, 7))
-            if n > given - taken:
-                with pytest.raises(EmptyBufferError, match=f"batch_size={n} and only {given - taken} of "):
+            if n > added - taken:
+                with pytest.raises(EmptyBufferError, match=f"batch_size={n} and only {added - taken} of "):
                     buffer.sample(n)
                 continue
-            stored = np.arange(max(0, given - capacity), given)
+            stored = np.arange(max(0, added - capacity), added)
             distribution = buffer.probabilities(np.broadcast_to(stored, (*lead, len(stored))), batch_size=n)
             np.testing.assert_array_equal(
                 distribution, np.broadcast_to(((stored >= taken) & (stored < taken + n)) / n, distribution.shape)
@@ -54,15 +54,15 @@ class TestQueue:
     def test_over_rows_that_other_processes_share(self):
         """Each buffer has its own queue; one that was left behind continues with the oldest that is stored."""
         storage = SharedMemory(f"replaylab-queue-{os.getpid()}")
-        one = filled(Queue(), storage=storage)
-        two = one.handle().open()
+        buffer = filled(Queue(), storage=storage)
+        two = buffer.handle().open()
         try:
-            assert one.sample(3).id.tolist() == two.sample(3).id.tolist() == [0, 1, 2]
-            one.extend(x=np.arange(50))
-            assert two.sample(2).id.tolist() == one.sample(2).id.tolist() == [50, 51]
+            assert buffer.sample(3).id.tolist() == two.sample(3).id.tolist() == [0, 1, 2]
+            buffer.extend(x=np.arange(50))
+            assert two.sample(2).id.tolist() == buffer.sample(2).id.tolist() == [50, 51]
         finally:
             two.close()
-            one.close()
+            buffer.close()
             storage.unlink()
 
     def test_in_a_mixture(self):

@@ -21,11 +21,11 @@ def stated_defaults(kind):
     _, _, attributes = doc.partition("Attributes:\n")
     attributes = attributes.partition("\n\n")[0]
     entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", attributes, re.MULTILINE)
-    found = {}
+    defaults = {}
     for name, text in entries:
         default = re.search(r"Default: (.+?)\.$", " ".join(text.split()))
-        found[name] = eval(default[1], dict(KNOWN)) if default else dataclasses.MISSING
-    return found
+        defaults[name] = eval(default[1], dict(KNOWN)) if default else dataclasses.MISSING
+    return defaults
 
 
 def own_defaults(kind):

@@ -94,9 +94,9 @@ class TestBeta:
         ],
     )
     def test_is_the_schedule_at_this_progress(self, beta, progress, exponent):
-        found = self.weights(beta, progress)
-        assert found[0] == 1
-        assert found[1] == pytest.approx(16.0**-exponent, rel=1e-6)
+        weights = self.weights(beta, progress)
+        assert weights[0] == 1
+        assert weights[1] == pytest.approx(16.0**-exponent, rel=1e-6)
 
 
 class TestSchedules:

@@ -28,10 +28,10 @@ class SequenceCase(SamplerTestCase):
                 start = (id_ - 1) // 7 * 7 + 1  # episodes are 0, 1 to 7, 8 to 14, ...
                 first = start + (id_ - start) // 3 * 3
                 wanted = np.arange(first - 2, first + 4)
-                kept = (wanted >= max(start, step - 23)) & (wanted <= min(start + 6, step))
-                np.testing.assert_array_equal(mask, kept)
-                np.testing.assert_array_equal(x, wanted * kept)
-                assert wanted[2:][kept[2:]][0] == id_
+                stored = (wanted >= max(start, step - 23)) & (wanted <= min(start + 6, step))
+                np.testing.assert_array_equal(mask, stored)
+                np.testing.assert_array_equal(x, wanted * stored)
+                assert wanted[2:][stored[2:]][0] == id_
 
 
 CASES = {

@@ -77,11 +77,11 @@ class Truth:
     @property
     def blocks(self):
         """The ids of every stored block, oldest first, by their newest step."""
-        found = {}
+        blocks = {}
         for id_ in range(max(0, len(self.places) - self.capacity), len(self.places)):
             env, episode, step = self.places[id_]
-            found.setdefault((env, episode, step // STRIDE), []).append(id_)
-        return sorted(found.values(), key=lambda ids: ids[-1])
+            blocks.setdefault((env, episode, step // STRIDE), []).append(id_)
+        return sorted(blocks.values(), key=lambda ids: ids[-1])
 
     def update(self, rng):
         """Feedback for half of the blocks, some of it a priority of zero."""
@@ -102,7 +102,7 @@ WEIGHING = [
 
 class TestWeights:
     @pytest.mark.parametrize("num_envs", [None, 3])
-    @pytest.mark.parametrize("sampler", WEIGHING, ids=lambda one: f"{type(one).__name__}-{one.normalize}")
+    @pytest.mark.parametrize("sampler", WEIGHING, ids=lambda sampler: f"{type(sampler).__name__}-{sampler.normalize}")
     def test_they_are_made_of_the_chance_of_the_block(self, sampler, num_envs):
         """(N·P)^−β over the largest of all blocks that can be drawn, through wrap-around and feedback."""
         truth, rng = Truth(sampler, num_envs=num_envs), np.random.default_rng(3)
@@ -127,8 +127,8 @@ class TestWeights:
         truth.buffer.update_priorities([0, 3], priority=[3.0, 0.5])
         truth.buffer.add(x=4, terminated=False, truncated=False)  # 3.0, in the block of 0.5
         batch = truth.buffer.sample(64)
-        found = {id_: set(batch.weight[batch.id == id_].tolist()) for id_ in (0, 3)}
-        assert found == {0: {np.float32(6.25 / 9)}, 3: {np.float32(6.25 / 3.5)}}  # 1 / (2 P)
+        weights = {id_: set(batch.weight[batch.id == id_].tolist()) for id_ in (0, 3)}
+        assert weights == {0: {np.float32(6.25 / 9)}, 3: {np.float32(6.25 / 3.5)}}  # 1 / (2 P)
 
     def test_weighted_rows_stand_for_all_blocks_alike(self):
         """Σ P·w = 1 with normalize="none" and β = 1: N counts what is returned."""
@@ -149,11 +149,11 @@ class TestWeights:
             truth.buffer.save(tmp_path)
             other = ReplayBuffer.load(tmp_path)
             for _ in range(3):
-                one, two = truth.buffer.sample(8), other.sample(8)
-                np.testing.assert_array_equal(one.weight, two.weight)
-                np.testing.assert_array_equal(one.id, two.id)
-                truth.buffer.update_priorities(one.id, np.arange(8.0))
-                other.update_priorities(one.id, np.arange(8.0))
+                batch, two = truth.buffer.sample(8), other.sample(8)
+                np.testing.assert_array_equal(batch.weight, two.weight)
+                np.testing.assert_array_equal(batch.id, two.id)
+                truth.buffer.update_priorities(batch.id, np.arange(8.0))
+                other.update_priorities(batch.id, np.arange(8.0))
 
     def test_a_custom_sampler_weighs_blocks(self):
         seen = []
@@ -185,7 +185,7 @@ class TestNoRowComesTwice:
     )
 
     @pytest.mark.parametrize("num_envs", [None, 3])
-    @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda one: re.sub(" at 0x[0-9a-f]+", "", repr(one)))
+    @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: re.sub(" at 0x[0-9a-f]+", "", repr(sampler)))
     def test_in_a_batch(self, sampler, num_envs):
         truth, rng = Truth(sampler, num_envs=num_envs), np.random.default_rng(2)
         for _ in range(40):
@@ -206,10 +206,10 @@ class TestNoRowComesTwice:
     def test_more_than_there_are_is_refused(self, sampler):
         truth = Truth(sampler)
         truth.add(60)
-        there = len(truth.blocks)
-        assert sorted(truth.buffer.sample(there).id.tolist()) == sorted(block[0] for block in truth.blocks)
-        with pytest.raises(EmptyBufferError, match=f"different sequences.*batch_size={there + 1} and only {there}"):
-            truth.buffer.sample(there + 1)
+        count = len(truth.blocks)
+        assert sorted(truth.buffer.sample(count).id.tolist()) == sorted(block[0] for block in truth.blocks)
+        with pytest.raises(EmptyBufferError, match=f"different sequences.*batch_size={count + 1} and only {count}"):
+            truth.buffer.sample(count + 1)
 
     def test_without_replacement_all_orders_of_blocks_are_alike(self):
         truth = Truth(Uniform(replace=False), capacity=9)
@@ -250,14 +250,14 @@ class TestNoRowComesTwice:
     def test_beyond_an_epoch_every_block_is_alike(self, left):
         truth = Truth(ShuffledEpochs())
         truth.add(60)
-        there = len(truth.blocks)
-        truth.buffer.sample(there - left)
+        count = len(truth.blocks)
+        truth.buffer.sample(count - left)
         heads = np.array([block[0] for block in truth.blocks])
         distribution = truth.buffer.probabilities(heads, batch_size=left + 3)
-        np.testing.assert_allclose(np.sort(distribution)[:-left], 3 / there / (left + 3), rtol=1e-12)
-        np.testing.assert_allclose(np.sort(distribution)[-left:], (1 + 3 / there) / (left + 3), rtol=1e-12)
+        np.testing.assert_allclose(np.sort(distribution)[:-left], 3 / count / (left + 3), rtol=1e-12)
+        np.testing.assert_allclose(np.sort(distribution)[-left:], (1 + 3 / count) / (left + 3), rtol=1e-12)
         last = truth.buffer.sample(left + 3).id.tolist()
-        rest = truth.buffer.sample(there - 3).id.tolist()
+        rest = truth.buffer.sample(count - 3).id.tolist()
         assert sorted(last[left:] + rest) == sorted(heads.tolist())
 
     @pytest.mark.parametrize("num_envs", [None, 3])
@@ -346,7 +346,9 @@ class TestOneDrawIsOneRow:
 
 
 @pytest.mark.parametrize("replicas", [None, 2])
-@pytest.mark.parametrize("sampler", [Combined(), LaBER(lambda pool: pool.id + 1.0)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "sampler", [Combined(), LaBER(lambda pool: pool.id + 1.0)], ids=lambda sampler: type(sampler).__name__
+)
 def test_others_draw_sequences_as_before(sampler, replicas):
     truth = Truth(sampler, replicas=replicas)
     truth.add(50)

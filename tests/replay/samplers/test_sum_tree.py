@@ -59,11 +59,11 @@ class Tree:
 
     def find(self, targets):
         """Slots of targets; both ways down must agree."""
-        found = np.empty((2, len(targets)), np.int64)
-        for slots, way in zip(found, (self.library.tree_find, self.library.tree_find_portable), strict=True):
+        slots_of_ways = np.empty((2, len(targets)), np.int64)
+        for slots, way in zip(slots_of_ways, (self.library.tree_find, self.library.tree_find_portable), strict=True):
             way(self.pointer, np.array(targets, np.float64), len(targets), slots)
-        np.testing.assert_array_equal(*found)
-        return found[0]
+        np.testing.assert_array_equal(*slots_of_ways)
+        return slots_of_ways[0]
 
 
 def edges(leaves, total):
@@ -94,10 +94,10 @@ class TestEdges:
                 leaves[rng.random(capacity) < zeros] = 0
                 leaves[rng.integers(capacity)] = 1
                 tree = Tree(library, leaves)
-                found = tree.find(edges(leaves.astype(np.float64), tree.total))
-                assert found.min() >= 0
-                assert found.max() < capacity
-                assert (leaves[found] > 0).all()
+                slots = tree.find(edges(leaves.astype(np.float64), tree.total))
+                assert slots.min() >= 0
+                assert slots.max() < capacity
+                assert (leaves[slots] > 0).all()
 
     def test_one_leaf_takes_every_target(self, library, capacity):
         for place in {0, capacity // 2, capacity - 1}:

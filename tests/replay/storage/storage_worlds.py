@@ -29,19 +29,19 @@ def step(rng, lead=()):
     }
 
 
-def assert_same(one, two):
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
+def assert_same(batch, two):
+    assert batch.keys() == two.keys()
+    for name in batch:
+        np.testing.assert_array_equal(batch[name], two[name], err_msg=name)
 
 
 def drive(buffers, turns, seed=0, lead=()):
     """Do the same with several buffers and compare all they say."""
     rng = np.random.default_rng(seed)
     for turn in range(turns):
-        given = step(rng, lead)
+        values = step(rng, lead)
         where = rng.random(lead) < 0.9 if lead else None
-        ids = [buffer.add(**given, where=where) for buffer in buffers]
+        ids = [buffer.add(**values, where=where) for buffer in buffers]
         np.testing.assert_array_equal(*ids)
         if turn < 3:  # a batch without repetition needs some
             continue

@@ -125,8 +125,8 @@ def test_codec_and_the_lz4_library_read_each_other(probe):
 def test_codec_packs_about_as_well_as_the_lz4_library(probe):
     lz4 = pytest.importorskip("lz4.block")
     frames = [frame.tobytes() for frame in screens(120)]
-    ours = sum(len(lz4_pack(probe, frame)) for frame in frames)
-    assert ours <= 1.02 * sum(len(lz4.compress(frame, store_size=False)) for frame in frames)
+    packed_bytes = sum(len(lz4_pack(probe, frame)) for frame in frames)
+    assert packed_bytes <= 1.02 * sum(len(lz4.compress(frame, store_size=False)) for frame in frames)
 
 
 @NEEDS_COMPILER
@@ -182,19 +182,19 @@ def test_log_let_go_of_at_random_names_a_sparse_segment(probe):
     frames = [frame.tobytes() for frame in screens(3000)]
     log, rng = Log(probe, 7056, 300), np.random.default_rng(0)
     refs = [log.put(frame) for frame in frames]
-    kept = set(rng.choice(3000, 300, replace=False).tolist())
-    for i in set(range(3000)) - kept:
+    living = set(rng.choice(3000, 300, replace=False).tolist())
+    for i in set(range(3000)) - living:
         log.release(refs[i])
     moved = 0
     while (segment := log.sparse()) >= 0:
-        for i in [i for i in kept if log.probe.log_segment_of(refs[i]) == segment]:
+        for i in [i for i in living if log.probe.log_segment_of(refs[i]) == segment]:
             old, refs[i] = refs[i], log.put(log.value(refs[i]))
             log.release(old)
             moved += 1
     assert 0 < moved < 300
     log.trim()
     assert log.nbytes() <= 2 * log.living() + 7 * log.segment_bytes() + 20 * 7056
-    assert all(log.value(refs[i]) == frames[i] for i in kept)
+    assert all(log.value(refs[i]) == frames[i] for i in living)
 
 
 # --- buffers
@@ -236,15 +236,15 @@ def fill(buffer, steps, frames, seed=0):
         at = np.where(again, rng.integers(0, len(frames) - 1, lead), (at + 1) % (len(frames) - 1))
 
 
-def assert_alike(one, two, draws=3):
-    if min(one._parts.core.counts()[0]) == 0:
+def assert_alike(buffer, two, draws=3):
+    if min(buffer._parts.core.counts()[0]) == 0:
         return
     for _ in range(draws):
-        a, b = one.sample(16, progress=0.5), two.sample(16, progress=0.5)
+        a, b = buffer.sample(16, progress=0.5), two.sample(16, progress=0.5)
         assert dict(a).keys() == dict(b).keys()
         for name in dict(a):
             np.testing.assert_array_equal(a[name], b[name], err_msg=name)
-        for name, value in one.get(a.id).items():
+        for name, value in buffer.get(a.id).items():
             np.testing.assert_array_equal(value, two.get(b.id)[name], err_msg=name)
 
 
@@ -299,12 +299,12 @@ def test_compressed_goals_can_be_relabelled():
                 terminated=t % 9 == 8,
                 truncated=False,
             )
-    one, *others = (buffer.sample(32) for buffer in buffers)
-    assert one.relabelled.any()
+    batch, *others = (buffer.sample(32) for buffer in buffers)
+    assert batch.relabelled.any()
     for other in others:
-        np.testing.assert_array_equal(one.obs["desired_goal"], other.obs["desired_goal"])
-        np.testing.assert_array_equal(one.next_obs["achieved_goal"], other.next_obs["achieved_goal"])
-        np.testing.assert_array_equal(one.reward, other.reward)
+        np.testing.assert_array_equal(batch.obs["desired_goal"], other.obs["desired_goal"])
+        np.testing.assert_array_equal(batch.next_obs["achieved_goal"], other.next_obs["achieved_goal"])
+        np.testing.assert_array_equal(batch.reward, other.reward)
 
 
 def test_memory_is_that_of_the_packed_frames():
@@ -380,8 +380,8 @@ def test_a_restored_buffer_goes_on_alike(name, tmp_path):
     assert loaded.fields["obs"].compressed
     for turn in range(8):
         assert_alike(buffer, loaded, 1)
-        for one in (buffer, loaded):
-            fill(one, 20, frames, seed=turn)
+        for each in (buffer, loaded):
+            fill(each, 20, frames, seed=turn)
 
 
 def test_save_writes_only_segments_that_changed(tmp_path):
@@ -394,7 +394,7 @@ def test_save_writes_only_segments_that_changed(tmp_path):
     after = {file.name for file in tmp_path.glob("packed-*")}
     assert len(before) > 4
     assert len(before - after) <= 2  # the open segments of obs and next_obs
-    listed = {one["file"] for one in json.loads((tmp_path / "manifest.json").read_text())["files"].values()}
+    listed = {entry["file"] for entry in json.loads((tmp_path / "manifest.json").read_text())["files"].values()}
     assert after == {name for name in listed if name.startswith("packed")}
     assert_alike(buffer, ReplayBuffer.load(tmp_path))
 

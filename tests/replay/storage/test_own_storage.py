@@ -43,48 +43,48 @@ class BareStorage:
 
 
 @pytest.fixture(params=["on the base", "without a base"])
-def own(request, tmp_path):
+def custom(request, tmp_path):
     storage = RunStorage(str(tmp_path), "a") if request.param == "on the base" else BareStorage(tmp_path / "a")
     yield storage
     storage.unlink()
 
 
-def test_they_are_storages(own):
-    assert isinstance(own, Storage)
+def test_they_are_storages(custom):
+    assert isinstance(custom, Storage)
 
 
-def test_batches_are_those_of_a_buffer_in_memory(own):
+def test_batches_are_those_of_a_buffer_in_memory(custom):
     options = {"sampler": Prioritized(beta=0.4), "transforms": (NStep(3),), "num_envs": 2, "seed": 2}
-    drive([ReplayBuffer(50, FIELDS, **options, storage=storage) for storage in (own, None)], 80, lead=(2,))
+    drive([ReplayBuffer(50, FIELDS, **options, storage=storage) for storage in (custom, None)], 80, lead=(2,))
 
 
-def test_two_buffers_have_the_same_rows(own):
-    one = ReplayBuffer(20, {"x": Field()}, storage=own)
-    two = pickle.loads(pickle.dumps(one.handle())).open(seed=3)
-    assert two.storage == own.opened()
-    ids = one.extend(x=np.arange(5.0)), two.extend(x=np.arange(5.0, 10.0))
+def test_two_buffers_have_the_same_rows(custom):
+    buffer = ReplayBuffer(20, {"x": Field()}, storage=custom)
+    two = pickle.loads(pickle.dumps(buffer.handle())).open(seed=3)
+    assert two.storage == custom.opened()
+    ids = buffer.extend(x=np.arange(5.0)), two.extend(x=np.arange(5.0, 10.0))
     np.testing.assert_array_equal(np.concatenate(ids), np.arange(10))
-    np.testing.assert_array_equal(one.get(np.arange(10))["x"], np.arange(10))
+    np.testing.assert_array_equal(buffer.get(np.arange(10))["x"], np.arange(10))
 
 
-def test_rows_declared_otherwise_are_refused(own):
-    ReplayBuffer(20, {"x": Field()}, storage=own)
+def test_rows_declared_otherwise_are_refused(custom):
+    ReplayBuffer(20, {"x": Field()}, storage=custom)
     with pytest.raises(StorageError, match="holds rows declared otherwise: `capacity` is 20 there and 30 here"):
-        ReplayBuffer(30, {"x": Field()}, storage=own)
+        ReplayBuffer(30, {"x": Field()}, storage=custom)
 
 
-def test_a_snapshot_names_it_and_takes_it_again(own, tmp_path):
-    buffer = ReplayBuffer(50, FIELDS, storage=own, sampler=Prioritized(beta=0.4), seed=2)
+def test_a_snapshot_names_it_and_takes_it_again(custom, tmp_path):
+    buffer = ReplayBuffer(50, FIELDS, storage=custom, sampler=Prioritized(beta=0.4), seed=2)
     rng = np.random.default_rng(0)
     for _ in range(60):
         buffer.add(**step(rng))
     buffer.save(tmp_path / "saved")
     with pytest.raises(
         SnapshotError,
-        match=rf"cannot store .*{type(own).__name__}, which is not a replaylab class .*load\(path, storage=",
+        match=rf"cannot store .*{type(custom).__name__}, which is not a replaylab class .*load\(path, storage=",
     ):
         ReplayBuffer.load(tmp_path / "saved")
-    twin = ReplayBuffer.load(tmp_path / "saved", storage=own)
+    twin = ReplayBuffer.load(tmp_path / "saved", storage=custom)
     batch = buffer.sample(8)
     assert_same(dict(batch), dict(twin.sample(8)))
     buffer.restore(tmp_path / "saved")

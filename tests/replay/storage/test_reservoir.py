@@ -12,7 +12,7 @@ FALSE_ALARM = 1e-6
 ORDERLESS = [sampler for sampler in EVERY if sampler.in_core and not sampler.needs_order]
 
 
-def given(capacity, steps, seed=0, **options):
+def reservoir_of(capacity, steps, seed=0, **options):
     """Return a reservoir after so many steps whose one field is their number, and the ids they got."""
     buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, retention=Reservoir(), seed=seed, **options)
     return buffer, buffer.extend(x=np.arange(steps))
@@ -20,35 +20,35 @@ def given(capacity, steps, seed=0, **options):
 
 class TestWhatIsKept:
     def test_all_until_it_is_full(self):
-        buffer, ids = given(10, 10)
+        buffer, ids = reservoir_of(10, 10)
         np.testing.assert_array_equal(ids, np.arange(10))
         np.testing.assert_array_equal(buffer.columns["x"], np.arange(10))
 
     def test_every_step_has_the_same_chance(self):
         """χ² over 20,000 reservoirs of 5 out of 13; steps of one reservoir exclude each other, which only helps."""
         capacity, steps, repeats = 5, 13, 20_000
-        kept = np.zeros(steps)
+        counts = np.zeros(steps)
         buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, retention=Reservoir(), replicas=repeats, seed=11)
         buffer.extend(x=np.tile(np.arange(steps), (repeats, 1)))
-        np.add.at(kept, buffer.columns["x"].ravel(), 1)
+        np.add.at(counts, buffer.columns["x"].ravel(), 1)
         expected = capacity * repeats / steps
-        assert kept.sum() == capacity * repeats
-        assert stats.chi2.sf(((kept - expected) ** 2 / expected).sum(), steps - 1) > FALSE_ALARM
-        assert kept.std() > 0  # it is random at all
+        assert counts.sum() == capacity * repeats
+        assert stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), steps - 1) > FALSE_ALARM
+        assert counts.std() > 0  # it is random at all
 
     def test_pairs_have_the_same_chance(self):
         """Not only single steps: any two are stored together as often as any other two."""
         capacity, steps, repeats = 3, 6, 30_000
         buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, retention=Reservoir(), replicas=repeats, seed=5)
         buffer.extend(x=np.tile(np.arange(steps), (repeats, 1)))
-        kept = np.zeros((repeats, steps))
-        np.put_along_axis(kept, buffer.columns["x"], 1, axis=1)
-        pairs = (kept.T @ kept)[np.triu_indices(steps, 1)]
+        stored = np.zeros((repeats, steps))
+        np.put_along_axis(stored, buffer.columns["x"], 1, axis=1)
+        pairs = (stored.T @ stored)[np.triu_indices(steps, 1)]
         expected = repeats * capacity * (capacity - 1) / (steps * (steps - 1))
         assert stats.chi2.sf(((pairs - expected) ** 2 / expected).sum(), len(pairs) - 1) > FALSE_ALARM
 
     def test_ids_are_of_the_stored_only(self):
-        buffer, ids = given(4, 1000)
+        buffer, ids = reservoir_of(4, 1000)
         stored = ids[ids >= 0]
         np.testing.assert_array_equal(stored, np.arange(len(stored)))  # dense, in the order they came
         assert 4 < len(stored) < 100
@@ -56,7 +56,7 @@ class TestWhatIsKept:
         assert buffer.get(newest)["x"] == np.flatnonzero(ids == newest)[0]
 
     def test_one_seed_one_reservoir(self):
-        first, second, other = (given(6, 500, seed)[0].columns["x"] for seed in (1, 1, 2))
+        first, second, other = (reservoir_of(6, 500, seed)[0].columns["x"] for seed in (1, 1, 2))
         np.testing.assert_array_equal(first, second)
         assert (first != other).any()
 
@@ -64,7 +64,7 @@ class TestWhatIsKept:
 @pytest.mark.parametrize("sampler", ORDERLESS, ids=kind_of)
 class TestSamplers:
     def test_rows_ids_and_distribution_belong_together(self, sampler):
-        buffer, ids = given(7, 200, sampler=sampler)
+        buffer, ids = reservoir_of(7, 200, sampler=sampler)
         number = {int(i): x for x, i in enumerate(ids) if i >= 0}
         for turn in range(50):
             batch = buffer.sample(5, progress=0.5)
@@ -75,7 +75,7 @@ class TestSamplers:
             number |= {int(i): 1000 + 3 * turn + k for k, i in enumerate(more) if i >= 0}
 
     def test_the_distribution_sums_to_one(self, sampler):
-        buffer, ids = given(7, 200, sampler=sampler)
+        buffer, ids = reservoir_of(7, 200, sampler=sampler)
         if not sampler.has_closed_form:
             return
         distribution = buffer.probabilities(ids[ids >= 0], batch_size=4, progress=0.5)
@@ -83,7 +83,7 @@ class TestSamplers:
         assert (distribution > 0).sum() == (4 if sampler == Greedy() else 7)
 
     def test_saved_and_restored_it_goes_on_as_before(self, sampler, tmp_path):
-        buffer, _ = given(9, 300, sampler=sampler)
+        buffer, _ = reservoir_of(9, 300, sampler=sampler)
         buffer.save(tmp_path)
         buffer.save(tmp_path)
         twin = ReplayBuffer.load(tmp_path)
@@ -96,7 +96,7 @@ class TestSamplers:
 
 
 def test_feedback_for_a_step_that_went_changes_nothing():
-    buffer, ids = given(3, 400, sampler=Prioritized(alpha=1.0, beta=1.0))
+    buffer, ids = reservoir_of(3, 400, sampler=Prioritized(alpha=1.0, beta=1.0))
     gone = next(i for i in ids[ids >= 0] if buffer.probabilities(i) == 0)
     before = [float(buffer.probabilities(i)) for i in ids[ids >= 0]]
     assert buffer.update_priorities(gone, 1e6) == 0

@@ -68,10 +68,10 @@ class TestTheSameAsInMemory:
         ]
         rng = np.random.default_rng(0)
         for _ in range(80):
-            given = step(rng) | {name: {key: rng.random(2) for key in goals} for name in ("obs", "next_obs")}
+            values = step(rng) | {name: {key: rng.random(2) for key in goals} for name in ("obs", "next_obs")}
             batches = []
             for buffer in buffers:
-                buffer.add(**given)
+                buffer.add(**values)
                 batches.append(buffer.sample(8))
             np.testing.assert_array_equal(batches[0].reward, batches[1].reward)
             np.testing.assert_array_equal(batches[0].obs["desired_goal"], batches[1].obs["desired_goal"])
@@ -103,14 +103,14 @@ class TestOtherBuffers:
     """Several buffers on the same rows, as several processes have them."""
 
     def test_each_sees_what_the_others_add(self, storage):
-        one = ReplayBuffer(50, {"x": Field()}, storage=storage(create=True))
-        two = one.handle().open(sampler=Prioritized(beta=0.4))
+        first = ReplayBuffer(50, {"x": Field()}, storage=storage(create=True))
+        two = first.handle().open(sampler=Prioritized(beta=0.4))
         with pytest.raises(EmptyBufferError):
             two.sample(1)
-        assert one.add(x=1.0) == 0
+        assert first.add(x=1.0) == 0
         assert two.add(x=2.0) == 1
-        assert one.add(x=3.0) == 2
-        for buffer in (one, two):
+        assert first.add(x=3.0) == 2
+        for buffer in (first, two):
             assert len(buffer) == buffer.size == 3
             assert buffer.get([0, 1, 2])["x"].tolist() == [1, 2, 3]
             batch = buffer.sample(50)
@@ -118,7 +118,7 @@ class TestOtherBuffers:
             np.testing.assert_array_equal(batch.x, batch.id + 1)
         two.update_priorities([0, 1], priority=[0.0, 0.0])
         assert set(two.sample(50).id) == {2}
-        assert set(one.sample(50).id) == {0, 1, 2}, "priorities are each buffer's own"
+        assert set(first.sample(50).id) == {0, 1, 2}, "priorities are each buffer's own"
 
     @pytest.mark.parametrize(
         "sampler", [sampler for sampler in SAMPLERS if sampler.in_core], ids=lambda s: type(s).__name__
@@ -126,13 +126,13 @@ class TestOtherBuffers:
     def test_one_that_was_left_behind(self, storage, sampler):
         """By more than all its steps: it forgets them and has the newest."""
         options = {"num_envs": 2, "sampler": sampler, "transforms": (NStep(2), FrameStack(2))}
-        one = ReplayBuffer(20, FIELDS, **options, storage=storage(headroom=4))
-        two = one.handle().open()
+        first = ReplayBuffer(20, FIELDS, **options, storage=storage(headroom=4))
+        two = first.handle().open()
         rng = np.random.default_rng(0)
         for turns in (8, 100, 5, 12, 11, 10, 9):
             for _ in range(turns):
-                one.add(**step(rng, (2,)))
-            for buffer in (one, two):
+                first.add(**step(rng, (2,)))
+            for buffer in (first, two):
                 batch = buffer.sample(4, progress=0.5)
                 assert set(batch.id) <= set(
                     range(buffer._parts.core.counts()[1][0] - 20, buffer._parts.core.counts()[1][0])
@@ -148,9 +148,9 @@ class TestOtherBuffers:
         """Its environments are not where those of the old one stopped."""
         options = {"transforms": (NStep(9, 1.0),)}
         plain = {"obs": [0, 0], "next_obs": [0, 0], "terminated": False, "truncated": False, "reward": 1.0}
-        one = ReplayBuffer(50, FIELDS, **options, storage=storage())
-        one.add(**plain)
-        one.close()
+        first = ReplayBuffer(50, FIELDS, **options, storage=storage())
+        first.add(**plain)
+        first.close()
         two = ReplayBuffer(50, FIELDS, **options, storage=storage())
         two.add(**plain)
         two.add(**plain)
@@ -182,8 +182,8 @@ class TestTheFile:
         rows = np.dtype(
             {
                 "names": list(declared["fields"]),
-                "formats": [(one["dtype"], tuple(one["shape"])) for one in declared["fields"].values()],
-                "offsets": [one["offset"] for one in declared["fields"].values()],
+                "formats": [(field["dtype"], tuple(field["shape"])) for field in declared["fields"].values()],
+                "offsets": [field["offset"] for field in declared["fields"].values()],
                 "itemsize": stride,
             }
         )
@@ -193,7 +193,7 @@ class TestTheFile:
         held = -(-(capacity + headroom + writers + 1) * stride // 4096) * 4096
         stored = replica[section_bytes - held :][: (capacity + headroom + writers) * stride].view(rows)
         newest = [stored[int(log[id_ % len(log)] & 0xFFFFFFFF)] for id_ in range(head - capacity, head)]
-        assert [int(one["y"]) for one in newest] == list(range(2, 12))
+        assert [int(row["y"]) for row in newest] == list(range(2, 12))
         assert newest[0]["x"].tolist() == [4.0, 5.0]
 
     def test_bytes_that_are_stated(self, tmp_path):
@@ -208,11 +208,11 @@ class TestRowsThatBeginAnywhere:
     @pytest.mark.parametrize("before", [0, 7, 20])
     @pytest.mark.parametrize("bins", [1, 3])
     def test_permuted_draws_keep_their_distribution(self, storage, tmp_path, bins, before):
-        one = ReplayBuffer(20, {"x": Field()}, storage=storage())
-        one.extend(x=np.arange(before))
-        two = one.handle().open(sampler=Permuted(alpha=1.0, beta=0.4, bins=bins), seed=0)
+        first = ReplayBuffer(20, {"x": Field()}, storage=storage())
+        first.extend(x=np.arange(before))
+        two = first.handle().open(sampler=Permuted(alpha=1.0, beta=0.4, bins=bins), seed=0)
         assert len(two) == before
-        one.extend(x=np.arange(33))
+        first.extend(x=np.arange(33))
         ids = np.arange(before + 13, before + 33)
         np.testing.assert_allclose(two.probabilities(ids), 1 / 20)
         td_error = np.arange(20.0)
@@ -223,11 +223,11 @@ class TestRowsThatBeginAnywhere:
         np.testing.assert_array_equal(again.probabilities(ids), two.probabilities(ids))
 
     def test_every_permutation_is_as_likely(self, storage):
-        one = ReplayBuffer(3, {"x": Field()}, storage=storage())
-        one.extend(x=np.arange(8))  # id 5, the oldest, is in slot 2
+        first = ReplayBuffer(3, {"x": Field()}, storage=storage())
+        first.extend(x=np.arange(8))  # id 5, the oldest, is in slot 2
         counts = np.zeros(27, np.int64)
         for seed in range(800):
-            two = one.handle().open(sampler=Permuted(alpha=1.0, beta=0.4), seed=seed)
+            two = first.handle().open(sampler=Permuted(alpha=1.0, beta=0.4), seed=seed)
             two.update_priorities([5, 6, 7], priority=[1.0, 2.0, 3.0])
             shares = np.rint(two.probabilities([5, 6, 7]) * 6).astype(int) - 1
             counts[shares @ [9, 3, 1]] += 1
@@ -240,13 +240,13 @@ class TestRowsThatBeginAnywhere:
         """While it was read, others replaced 64 sequences by 8."""
         fields = {"x": Field((16_384,)), "terminated": Field((), bool), "truncated": Field((), bool)}
         options = {"sampler": Uniform(replace=False), "transforms": (Sequence(8, 0, 0),)}
-        one = ReplayBuffer(64, fields, **options, storage=storage(headroom=1))
-        two = one.handle().open(sampler=Uniform())
+        first = ReplayBuffer(64, fields, **options, storage=storage(headroom=1))
+        two = first.handle().open(sampler=Uniform())
         x, no = np.zeros((64, 16_384), np.float32), np.zeros(64, bool)
         for _ in range(80):
             two.extend(x=x, terminated=~no, truncated=no)
             other = Thread(target=two.extend, kwargs={"x": x, "terminated": np.arange(64) % 8 == 7, "truncated": no})
             other.start()
             with suppress(EmptyBufferError):
-                assert len(set(one.sample(48).id.tolist())) == 48
+                assert len(set(first.sample(48).id.tolist())) == 48
             other.join()

@@ -243,9 +243,9 @@ def use_while_damaged(file, place, number):
     for n in range(LOG if place == "log" else 1):
         put(file, at + 8 * n, struct.pack("<q", number))
     for _ in range(3):
-        for one in (lambda: buffer.sample(4), lambda: buffer.add(**step(np.random.default_rng(1), (ENVS,)))):
+        for call in (lambda: buffer.sample(4), lambda: buffer.add(**step(np.random.default_rng(1), (ENVS,)))):
             try:
-                one()
+                call()
             except StorageError as error:
                 last = error
     if place != "record":
@@ -275,8 +275,8 @@ DECLARATIONS = [
 
 @pytest.mark.parametrize("text", DECLARATIONS, ids=lambda text: repr(text[:12]))
 def test_a_declaration_of_any_text(outcome, file, text):
-    own = struct.unpack_from("<q", file.read_bytes(), 64)[0]
-    put(file, 4096, text.ljust(own)[:own])
+    length = struct.unpack_from("<q", file.read_bytes(), 64)[0]
+    put(file, 4096, text.ljust(length)[:length])
     for _ in range(2):
         said = outcome(use, file)
         assert said.startswith("StorageError: "), said

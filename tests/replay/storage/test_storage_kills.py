@@ -137,8 +137,8 @@ def check(buffer, promised):
             width = max(1, width // 2)
     np.testing.assert_array_equal(rows["words"], words(rows["who"], rows["number"]), "a torn row")
     for who, reported in promised.items():
-        own = rows["number"][rows["who"] == who]
-        steps = np.diff(own)
+        numbers = rows["number"][rows["who"] == who]
+        steps = np.diff(numbers)
         assert np.all((steps == 1) | (steps <= 0)), "a step of a writer's is missing"
         if reported < 0:
             continue
@@ -225,28 +225,28 @@ def test_four_processes_at_once(shared, children, seconds):
     """Three write, one reads, and this one looks on."""
     buffer = make(shared)
     promised, batches = [shared_number() for _ in range(3)], shared_number()
-    for one in promised:
-        one[0] = -1
+    for number in promised:
+        number[0] = -1
     for who in range(3):
         children.start(write, shared, who, 0, promised[who])
     children.start(read, shared, batches)
     start = time.monotonic()
 
     def are_all_under_way():
-        return batches[0] > 0 and min(next_number(one[0]) for one in promised) > 100
+        return batches[0] > 0 and min(next_number(number[0]) for number in promised) > 100
 
     while (took := time.monotonic() - start) < seconds or (took < PATIENCE and not are_all_under_way()):
-        check(buffer, {who: int(one[0]) for who, one in enumerate(promised)})
+        check(buffer, {who: int(number[0]) for who, number in enumerate(promised)})
     children.kill_all()
-    check(buffer, {who: int(one[0]) for who, one in enumerate(promised)})
+    check(buffer, {who: int(number[0]) for who, number in enumerate(promised)})
     assert are_all_under_way()
 
 
 @pytest.fixture(scope="module")
 def probe():
-    own = [f"storage/{name}.cpp" for name in ("mapped_rows", "mapped_file")]
+    sources = [f"storage/{name}.cpp" for name in ("mapped_rows", "mapped_file")]
     probe = Path(__file__).with_name("mapped_rows_probe.cpp")
-    return compiled(probe, own, "-O2", "-pthread", "-DREPLAYLAB_PROBE")
+    return compiled(probe, sources, "-O2", "-pthread", "-DREPLAYLAB_PROBE")
 
 
 @NEEDS_COMPILER

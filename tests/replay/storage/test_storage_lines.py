@@ -19,43 +19,43 @@ def step(t, start, reward, *, ends):
 
 
 def test_episodes_are_those_of_one_process_each(tmp_path):
-    ours = ReplayBuffer(20, FIELDS, storage=MemoryMap(tmp_path / "rows"), transforms=[NStep(3, 1.0)])
-    theirs = ours.handle().open()
+    first = ReplayBuffer(20, FIELDS, storage=MemoryMap(tmp_path / "rows"), transforms=[NStep(3, 1.0)])
+    second = first.handle().open()
     for t in range(3):
-        ours.add(**step(t, 10, 1, ends=t == 2))
-        theirs.add(**step(t, 20, 2, ends=t == 2))
-    theirs.add(**step(0, 5, 3, ends=False))
-    for buffer in (ours, theirs):
-        found = list(buffer.episodes())
-        assert [one["obs"].tolist() for one in found] == [[10, 11, 12, 13], [20, 21, 22, 23], [5, 6]]
-        assert [one["reward"].tolist() for one in found] == [[1, 1, 1], [2, 2, 2], [3]]
-    assert ours.as_batch(np.arange(6)).reward.tolist() == [3, 6, 2, 4, 1, 2]
+        first.add(**step(t, 10, 1, ends=t == 2))
+        second.add(**step(t, 20, 2, ends=t == 2))
+    second.add(**step(0, 5, 3, ends=False))
+    for buffer in (first, second):
+        episodes = list(buffer.episodes())
+        assert [episode["obs"].tolist() for episode in episodes] == [[10, 11, 12, 13], [20, 21, 22, 23], [5, 6]]
+        assert [episode["reward"].tolist() for episode in episodes] == [[1, 1, 1], [2, 2, 2], [3]]
+    assert first.as_batch(np.arange(6)).reward.tolist() == [3, 6, 2, 4, 1, 2]
 
 
 def test_constant_observations_do_not_join_processes(tmp_path):
-    ours = ReplayBuffer(20, FIELDS, storage=MemoryMap(tmp_path / "rows"))
-    theirs = ours.handle().open()
+    first = ReplayBuffer(20, FIELDS, storage=MemoryMap(tmp_path / "rows"))
+    second = first.handle().open()
     still = {"obs": 0.0, "next_obs": 0.0, "truncated": False}
     for t in range(3):
-        ours.add(**still, reward=1, terminated=t == 2)
-        theirs.add(**still, reward=2, terminated=t == 2)
-    assert [one["reward"].tolist() for one in ours.episodes()] == [[1, 1, 1], [2, 2, 2]]
+        first.add(**still, reward=1, terminated=t == 2)
+        second.add(**still, reward=2, terminated=t == 2)
+    assert [episode["reward"].tolist() for episode in first.episodes()] == [[1, 1, 1], [2, 2, 2]]
 
 
 @pytest.mark.parametrize("autoreset", [None, "next_step"])
 def test_episodes_of_environments_in_several_processes(tmp_path, autoreset):
-    made = {"num_envs": 2, "autoreset": autoreset, "storage": MemoryMap(tmp_path / "rows")}
-    ours = ReplayBuffer(40, FIELDS, **made)
-    theirs = ours.handle().open()
+    options = {"num_envs": 2, "autoreset": autoreset, "storage": MemoryMap(tmp_path / "rows")}
+    first = ReplayBuffer(40, FIELDS, **options)
+    second = first.handle().open()
     for t in range(4):
-        for buffer, start in ((ours, 100), (theirs, 200)):
+        for buffer, start in ((first, 100), (second, 200)):
             obs = np.array([start + t, start + 50 + t], np.float32)
             ended = np.array([t == 1, False])
             buffer.add(obs=obs, next_obs=obs + 1, reward=obs, terminated=ended, truncated=[False] * 2)
-    found = sorted(one["obs"].tolist() for one in ours.episodes())
+    episodes = sorted(episode["obs"].tolist() for episode in first.episodes())
     rest = [102, 103, 104] if autoreset is None else [103, 104]  # a step that only resets is none
     lines = [[100, 101, 102], rest, [150, 151, 152, 153, 154]]
-    assert found == sorted([*lines, *([one + 100 for one in line] for line in lines)])
+    assert episodes == sorted([*lines, *([number + 100 for number in line] for line in lines)])
 
 
 def test_an_epoch_loses_nothing_where_a_batch_is_drawn_again(tmp_path):

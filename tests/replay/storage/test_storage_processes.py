@@ -37,8 +37,8 @@ class TestProcesses:
             child.join(60)
             assert child.exitcode == 0
         buffer.add(x=9.0)
-        found = buffer.get(range(len(buffer)))["x"]
-        assert sorted(found) == [0.0] * before + sorted(values * 10) + [9.0]
+        stored = buffer.get(range(len(buffer)))["x"]
+        assert sorted(stored) == [0.0] * before + sorted(values * 10) + [9.0]
 
     def test_a_file_outlives_its_process(self, tmp_path):
         path = tmp_path / "rows"
@@ -53,11 +53,11 @@ class TestProcesses:
         assert buffer.add(x=12.0) == 12
 
     def test_pickle(self, storage):
-        one = ReplayBuffer(10, {"x": Field()}, num_envs=2, sampler=Prioritized(beta=0.4), storage=storage())
-        two = pickle.loads(pickle.dumps(one))
+        buffer = ReplayBuffer(10, {"x": Field()}, num_envs=2, sampler=Prioritized(beta=0.4), storage=storage())
+        two = pickle.loads(pickle.dumps(buffer))
         two.add(x=[1.0, 2.0])
-        assert one.size == 2
-        assert (two.sampler, two.num_envs, two.capacity) == (one.sampler, 2, 10)
+        assert buffer.size == 2
+        assert (two.sampler, two.num_envs, two.capacity) == (buffer.sampler, 2, 10)
 
     def test_no_handle_of_ones_own_memory(self):
         buffer = ReplayBuffer(10, {"x": Field()})

@@ -25,8 +25,8 @@ class TestSnapshots:
         for _ in range(30):
             batch = buffer.sample(4)
             assert_same(dict(batch), dict(twin.sample(4)))
-            for one in (buffer, twin):
-                one.update_priorities(batch.id, batch.reward)
+            for each in (buffer, twin):
+                each.update_priorities(batch.id, batch.reward)
 
     @pytest.mark.parametrize("later", [3, 30, 90])
     def test_what_was_added_since_comes_in(self, storage, tmp_path, later):

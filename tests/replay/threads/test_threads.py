@@ -108,10 +108,10 @@ def test_several_of_each_lose_no_step():
     """Ids handed to three adding threads are all different and leave no gap."""
     buffer = ReplayBuffer(100, FIELDS, sampler=Prioritized(beta=0.4), num_envs=4, seed=0)
     buffer.extend(**stamped(0, (25, 4)))
-    given = []
+    returned = []
 
     def add():
-        given.append(buffer.add(**stamped(1000, (4,))))
+        returned.append(buffer.add(**stamped(1000, (4,))))
 
     def learn():
         batch = buffer.sample(8)
@@ -122,7 +122,7 @@ def test_several_of_each_lose_no_step():
         assert len(buffer) == 100
 
     repeat_together((add, learn) * 3, seconds=0.5)
-    ids = np.sort(np.concatenate(given))
+    ids = np.sort(np.concatenate(returned))
     np.testing.assert_array_equal(ids, np.arange(100, 100 + len(ids)))
     newest = np.arange(ids[-1] - 99, ids[-1] + 1)
     assert buffer.probabilities(newest).sum() == pytest.approx(1, rel=1e-12)

@@ -124,7 +124,7 @@ def test_a_handler_that_saves_within_a_save_of_the_same_buffer_is_refused(tmp_pa
     np.testing.assert_array_equal(again.get(np.arange(50, 150))["x"], buffer.get(np.arange(50, 150))["x"])
     np.testing.assert_array_equal(again.sample(8).id, buffer.sample(8).id)
     buffer.save(folder)
-    listed = {one["file"] for one in snapshot.read_manifest(folder).files.values()} | {"manifest.json"}
+    listed = {entry["file"] for entry in snapshot.read_manifest(folder).files.values()} | {"manifest.json"}
     assert {file.name for file in folder.iterdir()} == listed
 
 

@@ -41,8 +41,8 @@ def test_every_dtype_ends_episodes_as_bool_does(dtype, shape, name):
         sequences = make(field, name, transforms=[Sequence(2, 1, 1)])
         seen.clear()
         custom = make(field, name, sampler=Seeing())
-        for one in (buffer, sequences, custom):
-            one.extend(obs=obs, **{name: flags})
+        for each in (buffer, sequences, custom):
+            each.extend(obs=obs, **{name: flags})
         custom.sample(1)
         stacks.append((buffer.as_batch(np.arange(11)).obs, sequences.as_batch(np.arange(11)).obs))
         episodes.append(seen[0])
@@ -119,7 +119,7 @@ STEPS = {"obs": Field(), "reward": Field(), "next_obs": Field()}
 
 
 @pytest.mark.parametrize(
-    "transform", [FrameStack(2), NStep(2, 1.0), Sequence(2, 0, 0)], ids=lambda one: type(one).__name__
+    "transform", [FrameStack(2), NStep(2, 1.0), Sequence(2, 0, 0)], ids=lambda transform: type(transform).__name__
 )
 class TestWithoutFlags:
     """Nothing but `end_episode` says where an episode ends: that must be meant."""
@@ -135,8 +135,8 @@ class TestWithoutFlags:
             buffer.extend(obs=n, reward=np.ones(3), next_obs=n + 1)
             buffer.end_episode()
         buffer.save(tmp_path)
-        for one in (buffer, ReplayBuffer.load(tmp_path)):
-            batch = one.as_batch(range(6))
+        for each in (buffer, ReplayBuffer.load(tmp_path)):
+            batch = each.as_batch(range(6))
             match transform:
                 case FrameStack():
                     assert batch.obs.tolist() == [[0, 0], [0, 1], [1, 2], [10, 10], [10, 11], [11, 12]]

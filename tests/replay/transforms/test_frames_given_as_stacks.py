@@ -21,23 +21,23 @@ def test_a_batch_holds_what_the_environment_gave(padding, next_obs, capacity):
     stack = FrameStack(4, padding=padding, stacked_input=True)
     buffer = ReplayBuffer.for_env(env, capacity, transforms=[stack], next_obs=next_obs, seed=0)
     assert buffer.fields["obs"] == Field((4,), np.float32)
-    whole = {}
+    stacks = {}
     obs, _ = env.reset(seed=3)
     env.action_space.seed(0)
     for _ in range(150):
         action = env.action_space.sample()
         after, reward, terminated, truncated, _ = env.step(action)
         step = {"obs": obs, "action": action, "reward": reward, "next_obs": after}
-        whole[buffer.add(**step, terminated=terminated, truncated=truncated)] = (obs, after)
+        stacks[buffer.add(**step, terminated=terminated, truncated=truncated)] = (obs, after)
         obs = env.reset()[0] if terminated or truncated else after
     assert buffer.nbytes < capacity * (2 * 16 + 8 + 4 + 2 + 64)
     batch = buffer.sample(600)
-    oldest = min(i for i in whole if i >= 150 - buffer.size)
+    oldest = min(i for i in stacks if i >= 150 - buffer.size)
     checked = 0
     for k, i in enumerate(batch.id):
         if i >= oldest + 3 or oldest == 0:
-            np.testing.assert_array_equal(batch.obs[k], whole[i][0])
-            np.testing.assert_array_equal(batch.next_obs[k], whole[i][1])
+            np.testing.assert_array_equal(batch.obs[k], stacks[i][0])
+            np.testing.assert_array_equal(batch.next_obs[k], stacks[i][1])
             checked += 1
     assert checked > 400
 

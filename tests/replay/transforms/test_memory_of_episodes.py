@@ -40,7 +40,7 @@ def give(buffer, steps, env, ends):
     buffer.extend(obs=np.zeros(where.shape, np.float32), **flags, where=where)
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), EpisodeEnds()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("sampler", [Uniform(), EpisodeEnds()], ids=lambda sampler: type(sampler).__name__)
 def test_an_endless_episode_pins_no_others(sampler):
     """A step of environment 0 is always stored, while the episodes of environment 1 come and go."""
     buffer = ReplayBuffer(100, FIELDS, num_envs=2, transforms=[FrameStack(2)], sampler=sampler, seed=0)

@@ -54,7 +54,7 @@ class TestFieldsOfTheLastStep:
         assert batch.info["time"].tolist() == last
         assert batch.info["place"].tolist() == list(range(0, 60, 10))
         batch, _ = self.batch(NStep(3, 1.0, last=("info",)))
-        assert batch.info["place"].tolist() == [10 * one for one in last]
+        assert batch.info["place"].tolist() == [10 * step for step in last]
 
     @pytest.mark.parametrize("name", ["masks", "info.when", "reward", "obs", ""])
     def test_others_are_refused(self, name):

@@ -160,7 +160,8 @@ TURNS = list(product((None, 3), AUTORESETS, SAMPLERS, (False, True)))
 
 def name_of(transforms):
     names = (
-        getattr(one, "padding", "") + type(one).__name__ + getattr(one, "strategy", "").title() for one in transforms
+        getattr(transform, "padding", "") + type(transform).__name__ + getattr(transform, "strategy", "").title()
+        for transform in transforms
     )
     return "-".join(sorted(names)) or "plain"
 
@@ -188,12 +189,12 @@ def swept_world(number, k):
 
 def drive(world, steps, folder):
     """Give a world so many steps in calls of all sizes, and compare on the way; return the number given."""
-    rng, given = world.rng, 0
+    rng, added = world.rng, 0
     each = world.R * world.E
-    while given < steps:
-        T = None if rng.random() < 0.3 else int(rng.integers(1, 2 + max(6, (steps - given) // (3 * each))))
+    while added < steps:
+        T = None if rng.random() < 0.3 else int(rng.integers(1, 2 + max(6, (steps - added) // (3 * each))))
         world.give(T, masked=rng.random() < 0.3)
-        given += each * (T or 1)
+        added += each * (T or 1)
         if isinstance(world.sampler, Prioritized | RankBased):
             world.update_priorities(5)
         world.check_sample(int(rng.integers(1, 6)), again=rng.random() < 0.3)
@@ -205,13 +206,13 @@ def drive(world, steps, folder):
             world.reload(folder)
     world.check_contents()
     world.check_probabilities()
-    return given
+    return added
 
 
 every_combination = pytest.mark.parametrize(
     "number",
     range(len(COMBINATIONS)),
-    ids=[name_of(make_transforms(np.random.default_rng(0), *one)) for one in COMBINATIONS],
+    ids=[name_of(make_transforms(np.random.default_rng(0), *combination)) for combination in COMBINATIONS],
 )
 
 

@@ -183,13 +183,13 @@ class Script:
     def observe(self):
         """Make an observation its own achieved goal, by path below `obs`."""
         n = next(self.counter)
-        made = {}
+        leaves = {}
         for path, field in self.leaves.items():
             if path in (("achieved_goal",), ("desired_goal",)):
-                made[path] = np.array([n, n % 7] if path == ("achieved_goal",) else [self.desired, 1], np.float32)
+                leaves[path] = np.array([n, n % 7] if path == ("achieved_goal",) else [self.desired, 1], np.float32)
             else:
-                made[path] = self.rng.integers(0, 2, field.shape).astype(field.dtype)
-        return made
+                leaves[path] = self.rng.integers(0, 2, field.shape).astype(field.dtype)
+        return leaves
 
     def garbage(self):
         """Make a step that must not be stored."""
@@ -286,7 +286,7 @@ class TransformWorld:
     def outward(self, array, *, time):
         """Drop the axes R, T, E that the caller does not have."""
         keep = [self.replicas is not None, time, self.num_envs is not None]
-        lead = tuple(n for n, kept in zip(array.shape[:3], keep, strict=True) if kept)
+        lead = tuple(n for n, is_kept in zip(array.shape[:3], keep, strict=True) if is_kept)
         return array.reshape(lead + array.shape[3:])
 
     def per_replica(self, array):
@@ -314,15 +314,15 @@ class TransformWorld:
 
     @property
     def stack(self):
-        return next((one for one in self.transforms if isinstance(one, FrameStack)), None)
+        return next((transform for transform in self.transforms if isinstance(transform, FrameStack)), None)
 
     @property
     def hindsight(self):
-        return any(isinstance(one, Hindsight) for one in self.transforms)
+        return any(isinstance(transform, Hindsight) for transform in self.transforms)
 
     @property
     def sequence(self):
-        return next((one for one in self.transforms if isinstance(one, Sequence)), None)
+        return next((transform for transform in self.transforms if isinstance(transform, Sequence)), None)
 
     def give(self, T=None, *, masked=False):
         """Let every environment take steps, `add` when T is None, else `extend`; check the ids."""
@@ -339,11 +339,11 @@ class TransformWorld:
                 final[path][r, t, e] = value
         options = {"where": self.outward(where, time=T is not None)} if masked else {}
         if self.oracle.autoreset == "same_step":
-            options["final_obs"] = self.given({("next_obs", *path): leaf for path, leaf in final.items()}, T)[
+            options["final_obs"] = self.as_stacks({("next_obs", *path): leaf for path, leaf in final.items()}, T)[
                 "next_obs"
             ]
         method = self.buffer.add if T is None else self.buffer.extend
-        ids = method(**self.given(tree, T, masked=masked), **options)
+        ids = method(**self.as_stacks(tree, T, masked=masked), **options)
         expected = self.oracle.extend(unflatten(tree), where, unflatten(final))
         expected = self.outward(expected, time=T is not None)
         assert type(ids) is (np.ndarray if expected.ndim else int)
@@ -369,7 +369,7 @@ class TransformWorld:
         older[first] = padding[first]
         return older
 
-    def given(self, leaves, T, *, masked=False):
+    def as_stacks(self, leaves, T, *, masked=False):
         """Nest leaves (R, T, E, ...) for a call; stack them, with anything for older frames, if stacks are wanted."""
         named = self.stack.fields if self.stack and self.stack.stacked_input else ()
         names = [*named, *(f"next_{name}" for name in named)]
@@ -417,9 +417,9 @@ class TransformWorld:
         Every other time its environments are reset, and the open episodes end.
         """
         self.buffer.save(folder)
-        given = {"sampler": self.sampler} if isinstance(self.sampler, CustomSampler) else {}
-        given |= {"transforms": self.transforms} if self.hindsight else {}
-        twin = ReplayBuffer.load(folder, continue_episodes=True, **given)
+        arguments = {"sampler": self.sampler} if isinstance(self.sampler, CustomSampler) else {}
+        arguments |= {"transforms": self.transforms} if self.hindsight else {}
+        twin = ReplayBuffer.load(folder, continue_episodes=True, **arguments)
         if self.drawable(3):
             for _ in range(3):
                 mine, other = (flatten(buffer.sample(3, progress=0.5)) for buffer in (self.buffer, twin))
@@ -429,12 +429,12 @@ class TransformWorld:
         self.buffer = twin
         if self.rng.random() < 0.5:
             twin.save(folder)
-            self.buffer = ReplayBuffer.load(folder, continue_episodes=False, **given)
+            self.buffer = ReplayBuffer.load(folder, continue_episodes=False, **arguments)
             self.oracle.cut_episodes()
             for script in self.scripts.values():
                 script.start()
             self.buffer.save(folder)
-            self.buffer = ReplayBuffer.load(folder, **given)  # no episode is open any more
+            self.buffer = ReplayBuffer.load(folder, **arguments)  # no episode is open any more
 
     def check_contents(self):
         """Sizes, and every stored step: by `columns` and by `get`."""
@@ -446,30 +446,32 @@ class TransformWorld:
         for path, column in columns.items():
             for replay, slots in zip(self.oracle.replay, self.per_replica(column), strict=True):
                 if replay.stored:
-                    found = slots[np.array(replay.stored) % replay.capacity]
-                    assert bits(found) == bits([replay.steps[i][path] for i in replay.stored]), path
+                    stored = slots[np.array(replay.stored) % replay.capacity]
+                    assert bits(stored) == bits([replay.steps[i][path] for i in replay.stored]), path
         if min(sizes):
             oldest = np.array([[replay.stored.start] for replay in self.oracle.replay])
             ids = oldest + self.rng.integers(0, min(sizes), (self.R, 20))
-            found = flatten(self.buffer.get(self.outer(ids)))
-            assert found.keys() == self.leaves.keys()
-            for path, column in found.items():
-                for replay, row, kept in zip(self.oracle.replay, ids.tolist(), self.per_replica(column), strict=True):
-                    assert bits(kept) == bits([replay.steps[i][path] for i in row]), path
+            stored = flatten(self.buffer.get(self.outer(ids)))
+            assert stored.keys() == self.leaves.keys()
+            for path, column in stored.items():
+                for replay, row, replica in zip(
+                    self.oracle.replay, ids.tolist(), self.per_replica(column), strict=True
+                ):
+                    assert bits(replica) == bits([replay.steps[i][path] for i in row]), path
 
     def check_probabilities(self, batch_size=4):
         """Probabilities of the newest ids, some of them gone."""
         if not self.drawable(batch_size):
             return
         ids = self.known_ids()[:, -self.buffer.capacity - 10 :]
-        found = self.buffer.probabilities(self.outer(ids), batch_size=batch_size)
-        assert found.dtype == np.float64
+        distribution_of_ids = self.buffer.probabilities(self.outer(ids), batch_size=batch_size)
+        assert distribution_of_ids.dtype == np.float64
         distributions = [rows.distribution(batch_size) for rows in self.rows]
         expected = [
             [distribution.get(i, 0.0) for i in row]
             for distribution, row in zip(distributions, ids.tolist(), strict=True)
         ]
-        np.testing.assert_allclose(self.per_replica(found), expected, rtol=self.rtol, atol=0)
+        np.testing.assert_allclose(self.per_replica(distribution_of_ids), expected, rtol=self.rtol, atol=0)
 
     def check_sample(self, batch_size, *, again=False):
         """Draw a batch and compare every row; `again`: into the arrays of the last such batch."""
@@ -508,15 +510,15 @@ class TransformWorld:
             goals = {rows.goal(g).tobytes() for g in rows.allowed(id_, batch_size)}
             assert goal.tobytes() in goals, f"row {id_} got the goal {goal}, which no allowed step achieved"
         expected = rows.row(id_, goal)
-        own = {(name,) for name in ("id", "probability", "weight", "relabelled")}
-        assert row.keys() - own == expected.keys()
+        columns = {(name,) for name in ("id", "probability", "weight", "relabelled")}
+        assert row.keys() - columns == expected.keys()
         for path, value in expected.items():
-            found, wanted = np.asarray(row[path]), np.asarray(value)
-            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), path
+            actual, wanted = np.asarray(row[path]), np.asarray(value)
+            assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape), path
             if path in (("reward",), ("discount",)):
-                np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6, err_msg=str(path))
+                np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-6, err_msg=str(path))
             else:
-                assert bits(found) == bits(wanted), f"{path} of row {id_}:\n{found}\nshould be\n{wanted}"
+                assert bits(actual) == bits(wanted), f"{path} of row {id_}:\n{actual}\nshould be\n{wanted}"
 
     def goal_of(self, row):
         """The goal a row asks for: that of its newest frame, at a sequence's first masked-in place."""

@@ -14,10 +14,10 @@ def test_equal_numbers_of_other_bytes_are_reported_apart():
     """-0.0 equals 0.0 and NaN does not equal itself; what is returned has the bytes that were given."""
     fields = {"obs": Field(), "next_obs": Field()}
     buffer = ReplayBuffer(6, fields, next_obs="derived", seed=0)
-    given = np.array([-0.0, np.nan, 0.0, 1.0], np.float32)
+    next_obs = np.array([-0.0, np.nan, 0.0, 1.0], np.float32)
     stored = np.array([2.0, 0.0, np.nan, -0.0], np.float32)
-    buffer.extend(obs=stored, next_obs=given)
-    assert buffer.get(np.arange(4))["next_obs"].tobytes() == given.tobytes()
+    buffer.extend(obs=stored, next_obs=next_obs)
+    assert buffer.get(np.arange(4))["next_obs"].tobytes() == next_obs.tobytes()
 
 
 def test_trap_04_closing_rows_are_used_again():
@@ -26,9 +26,9 @@ def test_trap_04_closing_rows_are_used_again():
     rng = np.random.default_rng(0)
     held = []
     for _ in range(6):
-        given = rng.integers(0, 256, (2, 100, 50), np.uint8)  # no step follows another
-        ids = buffer.extend(obs=given[0], next_obs=given[1])
-        np.testing.assert_array_equal(buffer.get(ids)["next_obs"], given[1])
+        observations = rng.integers(0, 256, (2, 100, 50), np.uint8)  # no step follows another
+        ids = buffer.extend(obs=observations[0], next_obs=observations[1])
+        np.testing.assert_array_equal(buffer.get(ids)["next_obs"], observations[1])
         held.append(buffer.nbytes)
     assert set(held[1:]) == {held[1]}
     assert held[1] < 100 * 50 * 3
