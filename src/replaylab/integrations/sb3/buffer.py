@@ -22,10 +22,10 @@ from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 from replaylab.episode_ends import terminated_and_truncated, truncated_by_time_limit
 from replaylab.errors import ConfigError
 from replaylab.integrations.by_place import ByPlace, shaped
-from replaylab.integrations.sb3.feedback import Draw
 from replaylab.integrations.sb3.goals import ComputeTerminated, Goals
 from replaylab.integrations.sb3.layout import Layout, Obs, check_same, steps_and_gamma
 from replaylab.integrations.sb3.pickles import Snapshots, blocks_of
+from replaylab.integrations.watched_rewards import Draw
 from replaylab.replay import Batch, Hindsight, NStep, Progress, ReplayBuffer, Sampler, Schedules, Seed, Storage, Uniform
 from replaylab.trees import map_leaves, same_rows, take
 

@@ -9,9 +9,9 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3.buffer import ReplayLabBuffer
-from replaylab.integrations.sb3.feedback import COMPILED
 from replaylab.integrations.sb3.layout import check_same
 from replaylab.integrations.sb3.pickles import unpickled
+from replaylab.integrations.watched_rewards import COMPILED
 from replaylab.replay import Prioritized
 
 

@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from replaylab.integrations.sb3 import ReplayLabBuffer
 from replaylab.integrations.sb3.buffer import Samples
-from replaylab.integrations.sb3.feedback import Draw
+from replaylab.integrations.watched_rewards import Draw
 from replaylab.learners.api.protocols import Probe
 from replaylab.learners.api.random_streams import Stream, global_streams_kept, numbers
 from replaylab.learners.metrics import MetricsRegistry

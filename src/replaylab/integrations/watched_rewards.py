@@ -32,7 +32,7 @@ NESTED = (tuple, list, dict)
 
 COMPILED = (
     "the algorithm's loss is compiled (torch.compile), where no TD error can be seen; compile only the networks "
-    "(`model.critic.compile()`), which works with WithPriorities"
+    "(`model.critic.compile()`)"
 )
 
 
@@ -151,7 +151,7 @@ def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     if name not in SEEN:
         raise ConfigError(
             f"the algorithm computes its loss from its targets by `{name}`, where no TD error can be seen; "
-            "WithPriorities takes losses of a difference: `target - value`, or "
+            "prioritized replay takes losses of a difference: `target - value`, or "
             f"{', '.join(sorted(LOSSES))} of torch.nn.functional"
         )
     if len(args) < 2:
