@@ -13,10 +13,8 @@ from replaylab.replay import Uniform
 from replaylab.study.catalog import find
 from replaylab.study.results.store import SCHEMA
 from replaylab.study.spec.components import LEARNERS, SAMPLERS, STRATEGIES
-from replaylab.study.spec.errors import MADE
-from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
-from replaylab.study.spec.study_file import Spec
-from replaylab.study.spec.study_tables import Budget, Overrides, Watch
+from replaylab.study.spec.study_tables import Overrides
+from replaylab.study.spec.toml_model import Budget, EvaluationTable, LoggingTable, MeasuresTable, StudyToml, Watch
 from tests.docs.test_pages import DOCS, PAGES
 from tests.learners.calls import train
 
@@ -79,8 +77,8 @@ def test_every_key_is_listed():
         'equivalence."ID"',
         'reference."ID"',
     }
-    written_otherwise = {"learners", "strategies", "env_options", "scores", "equivalence", "reference", *MADE}
-    keys |= set(Spec.model_fields) - set(tables) - written_otherwise
+    written_otherwise = {"learners", "strategies", "env_options", "scores", "equivalence", "reference"}
+    keys |= set(StudyToml.model_fields) - set(tables) - written_otherwise
     assert rows_of(STUDIES, "## Keys") == keys
     assert rows_of(STUDIES, "## Overrides of a strategy") - {"[strategies.NAME]"} == set(Overrides.model_fields)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 if TYPE_CHECKING:
-    from replaylab.study.spec.study_file import Spec
+    from replaylab.study.spec.spec import Spec
 
 with suppress(ModuleNotFoundError):  # `main` reports that the lab extra is missing
     from tyro.conf import Positional, arg
@@ -32,7 +32,7 @@ class StudyList:
         from rich.table import Table
 
         from replaylab.study.catalog import shipped
-        from replaylab.study.spec.study_file import Spec
+        from replaylab.study.spec.spec import Spec
 
         specs = {name: Spec.from_toml(file) for name, file in shipped().items()}
         if self.published:
@@ -72,7 +72,7 @@ class StudyShow:
         from replaylab.study.report.methods import learner_settings, strategy_settings
         from replaylab.study.report.sentences import budget_of
         from replaylab.study.spec.contrasts import resolve_contrasts
-        from replaylab.study.spec.study_file import Spec
+        from replaylab.study.spec.spec import Spec
 
         file = find(self.study)
         spec = Spec.from_toml(file)

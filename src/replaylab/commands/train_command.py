@@ -253,7 +253,7 @@ class TrainCommand:
         """
         from replaylab.study.plan import plan
         from replaylab.study.spec.components import LEARNERS, STRATEGIES
-        from replaylab.study.spec.study_file import Spec
+        from replaylab.study.spec.spec import Spec
 
         if self.steps is not None and self.episodes is not None:
             raise SpecError(

@@ -18,7 +18,7 @@ for _library in ("duckdb", "filelock", "jinja2", "matplotlib", "pyarrow", "pydan
         raise missing_extra("replaylab.study", _library, "lab")
 
 from replaylab.study.execution import Executor, InProcess, LocalProcesses, RunSummary  # noqa: E402
-from replaylab.study.spec.study_file import Spec  # noqa: E402
+from replaylab.study.spec.spec import Spec  # noqa: E402
 from replaylab.study.study import Study  # noqa: E402
 
 __all__ = ["Executor", "InProcess", "LocalProcesses", "RunSummary", "Spec", "Study"]

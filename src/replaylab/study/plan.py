@@ -16,13 +16,21 @@ from pydantic import Field
 
 from replaylab.files.canonical_json import canonical, digest
 from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
-from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build, json_data
+from replaylab.study.spec.components import (
+    ALONE,
+    LEARNERS,
+    SHIFT,
+    STRATEGIES,
+    TAPES,
+    TRANSFORMS,
+    Part,
+    build,
+    json_data,
+)
 from replaylab.study.spec.custom_components import check_file
-from replaylab.study.spec.named_environments import made_of, module_of
-from replaylab.study.spec.run_settings import RunSettings
-from replaylab.study.spec.study_file import Spec
-from replaylab.study.spec.study_tables import Watch
-from replaylab.study.spec.tapes import SHIFT, TAPES
+from replaylab.study.spec.spec import Spec
+from replaylab.study.spec.study_tables import made_of, module_of
+from replaylab.study.spec.toml_model import RunSettings, Watch
 
 Seeds = tuple[int, ...]
 

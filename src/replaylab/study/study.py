@@ -17,7 +17,7 @@ from replaylab.study.execution import Estimate, Executor, Reporter, RunSummary
 from replaylab.study.notebook import html_of
 from replaylab.study.plan import Chunk
 from replaylab.study.results.opening import Results, check_recorded, metric_frame, results_in, rows_in, spec_in
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 if TYPE_CHECKING:
     import duckdb

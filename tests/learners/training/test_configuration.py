@@ -12,8 +12,8 @@ from replaylab.learners import DQN, QLearning, TrainingConfig
 from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS, Fitting, check_same_run
 from replaylab.replay import FrameStack, Hindsight, NStep, Sequence, Uniform
 from replaylab.study.plan import plan
-from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
+from replaylab.study.spec.toml_model import EvaluationTable, LoggingTable, MeasuresTable
 
 TABLES = {"evaluation": EvaluationTable, "logging": LoggingTable, "measures": MeasuresTable}
 STUDY = {

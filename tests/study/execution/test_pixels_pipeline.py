@@ -13,7 +13,7 @@ from replaylab.learners.training.preflight import check_trainable
 from replaylab.study import plan
 from replaylab.study.catalog import find
 from replaylab.study.execution.worker.preflight import check_chunk, largest_of_each
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 from tests.learners.dqn import pixels
 
 EQUAL_SETTINGS = Path(__file__).parents[3] / "docs/results/pong/equal-settings/study.toml"

@@ -8,9 +8,8 @@ from replaylab.replay import Exponential, Online, Uniform
 from replaylab.study import catalog
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan import plan
-from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable
-from replaylab.study.spec.study_file import Spec
-from replaylab.study.spec.study_tables import Budget
+from replaylab.study.spec.spec import Spec
+from replaylab.study.spec.toml_model import Budget, EvaluationTable, LoggingTable
 from tests.learners.calls import train
 
 SEEDS = (0, 1)

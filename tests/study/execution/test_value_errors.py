@@ -5,7 +5,7 @@ import pytest
 from replaylab.errors import SpecError
 from replaylab.study import InProcess, Study
 from replaylab.study.plan import plan
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 
 def table(environment="CliffWalking-v1", **evaluation):

@@ -92,7 +92,7 @@ def test_a_strategy_may_run_on_some_environments_only():
     cells = {(p.environment, p.strategy) for p in plan(spec)}
     assert cells == {("CartPole-v1", "uniform"), ("Acrobot-v1", "uniform"), ("Acrobot-v1", "prioritized")}
     assert spec.runs == 12
-    assert Spec.from_table(spec.model_dump(mode="json")) == spec
+    assert Spec.model_validate(spec.model_dump(mode="json")) == spec
 
 
 def test_a_learner_may_learn_some_environments_only():
@@ -110,7 +110,7 @@ def test_a_learner_may_learn_some_environments_only():
     assert spec.environments_of("uniform") == ("CartPole-v1", "MountainCar-v0")
     (contrast,) = resolve_contrasts(spec)
     assert {(cell.environment, cell.learner) for cell in contrast.cells} == set(cells)
-    assert Spec.from_table(spec.model_dump(mode="json")) == spec
+    assert Spec.model_validate(spec.model_dump(mode="json")) == spec
     alone = {"type": "dqn", "gamma": 0.98}
     both = Spec.from_table(table(environments=["MountainCar-v0"], learners={"car": alone}))
     assert {p.id for p in plan(both)} == {p.id for p in plan(spec) if p.learner == "car"}

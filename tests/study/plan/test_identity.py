@@ -2,7 +2,7 @@
 
 from replaylab.study.catalog import shipped
 from replaylab.study.plan import plan
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 from tests.study.tiny import table
 
 KNOWN = {

@@ -7,7 +7,7 @@ import pytest
 from replaylab.commands.train_command import TrainCommand
 from replaylab.study import catalog
 from replaylab.study.plan import plan
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 

@@ -1,17 +1,16 @@
 """A strategy's learners and transforms are in `study.json` as they ran, whatever is installed."""
 
-import json
 import sys
 from dataclasses import dataclass
 
 import pytest
 
 from replaylab.replay import NStep
-from replaylab.study import InProcess, Spec, Study
+from replaylab.study import InProcess, Study
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec import components
-from tests.study.tiny import study, table
+from tests.study.tiny import study
 
 DQN = {"type": "sb3", "algorithm": "DQN", "arguments": {"learning_starts": 40, "policy_kwargs": {"net_arch": [8]}}}
 TANH = {"learning_starts": 40, "policy_kwargs": {"net_arch": [8], "activation_fn": "own_layers:Tanh"}}
@@ -103,12 +102,3 @@ def test_records_of_earlier_versions_are_read_as_before(tmp_path):
     assert record.pop("overridden")["other"]["dqn"]["learner"]["gamma"] == 0.5
     records.write(tmp_path / "study.json", record)
     assert ids(Study.from_folder(tmp_path)) == ids(made)
-
-
-def test_they_are_resolved_again_from_tables():
-    """Digests in a table are not trusted."""
-    spec = Spec.from_table(table(strategies={"uniform": {"type": "uniform", "learner": {"gamma": 0.5}}}))
-    written = json.loads(spec.model_dump_json())
-    assert Spec.from_table(written) == spec
-    written["overridden"]["uniform"]["dqn"]["learner"]["gamma"] = 0.25
-    assert Spec.from_table(written) == spec

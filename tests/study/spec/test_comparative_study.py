@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from replaylab.study import catalog
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "results" / "as-published-settings" / "study.toml"
 

@@ -1,8 +1,7 @@
 """Short names of study files: every public sampler, transform and schedule has one."""
 
 import dataclasses
-import subprocess
-from pathlib import Path
+import re
 
 import pytest
 
@@ -14,11 +13,8 @@ from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.replay import Linear, Mixture, Prioritized, Uniform
 from replaylab.study import Spec
 from replaylab.study.spec import components
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, Part, build, resolve
-from replaylab.study.spec.tapes import TAPES
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, TAPES, Part, build, resolve
 from tests.study import tiny
-
-ROOT = Path(__file__).parents[3]
 
 LONGEST = ("ByStepsToEnd", "by_steps_to_end")
 
@@ -66,15 +62,37 @@ def test_those_of_studies_before():
     } <= set(STRATEGIES)  # fmt: skip
 
 
-TRACKED = subprocess.run(
-    ["git", "ls-files", "studies/*.toml", "*study.toml"], cwd=ROOT, capture_output=True, text=True
-).stdout.split()
-
-
-@pytest.mark.parametrize("file", TRACKED)
-def test_strategies_of_every_tracked_study_are_built(file):
-    strategies = Spec.from_toml(ROOT / file).strategies.values()
-    assert all(build(part, STRATEGIES) for part in strategies)
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("prioritised", {}, f"x.type` must be one of {', '.join(STRATEGIES)}, but got 'prioritised'; did you mean"),
+        ("prioritized", {"beta": {"type": "linear", "start": 1.0}}, "`x.beta` needs `end`."),
+        (
+            "prioritized",
+            {"beta": {"type": "linear", "stat": 1.0}},
+            "unknown key `x.beta.stat`; did you mean `start`? Allowed here: start, end, until, steps.",
+        ),
+        (
+            "prioritized",
+            {"beta": {"start": 0.4}},
+            '`x.beta` must have a `type`, such as {type = "linear", start = 0.4, end = 1.0}, but got',
+        ),
+        (
+            "prioritized",
+            {"beta": "fast"},
+            '`x.beta` must be a number or a schedule, such as {type = "linear", start = 0.4, end = 1.0}, but got ',
+        ),
+        ("prioritized", {"alpha": 3.0}, "`x`: `alpha` of Prioritized must be in [0, 1], but got 3.0"),
+        ("dqn", {"gamma": True}, "`x.gamma` must be a number, but got True."),
+        ("dqn", {"batch_size": 1.5}, "`x.batch_size` must be a whole number, but got 1.5."),
+        ("dqn", {"batch_size": True}, "`x.batch_size` must be a whole number, but got True."),
+        ("dqn", {"hidden": [True]}, "`x.hidden.0` must be a whole number, but got True."),
+        ("dqn", {"double": 1}, "`x.double` must be true or false, but got 1."),
+    ],
+)
+def test_a_wrong_option_is_reported_with_its_rule(kind, options, message):
+    with pytest.raises(SpecError, match=re.escape(message)):
+        resolve(Part.of(kind, options), LEARNERS if kind == "dqn" else STRATEGIES, "x", "study.toml")
 
 
 @pytest.mark.parametrize("kind", sorted(set(STRATEGIES) - {"mixture"}))

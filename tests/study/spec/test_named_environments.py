@@ -1,7 +1,5 @@
 """One Gymnasium id with several sets of options, each under a name."""
 
-from datetime import date, time
-
 import pytest
 
 from replaylab.errors import SpecError
@@ -51,23 +49,6 @@ def test_a_name_without_an_id_stays_what_it_was():
     named = plan(Spec.from_table(table(**TWO)))
     assert len({p.id for p in named}) == len(named)
     assert named[1].configuration().env_id == "CliffWalking-v1"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"short": {"id": 3}}, r"must hold as `id` of 'short' a Gymnasium id, a text, but got"),
-        (
-            {"short": {"id": "CliffWalking-v1", "since": date(2020, 1, 1)}},
-            r"`since` of 'short' must be a number, text, list or table, but got datetime.date\(2020, 1, 1\); write it",
-        ),
-        ({"short": {"id": "CliffWalking-v1", "at": [{"x": time(8)}]}}, r"`at` of 'short' must be a number, text"),
-        ({"shrt": {"id": "CliffWalking-v1"}}, r"`environments` must list every environment .* lacks 'shrt'"),
-    ],
-)
-def test_what_no_name_can_be(options, message):
-    with pytest.raises(SpecError, match=message):
-        Spec.from_table(table(environments=["short"], env_options=options))
 
 
 ENVIRONMENT = """

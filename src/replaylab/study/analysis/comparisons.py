@@ -30,7 +30,7 @@ from replaylab.study.analysis import seed_values
 from replaylab.study.analysis.seed_values import SeedValues, StrategyResult, StrategyRuns
 from replaylab.study.plan import Chunk
 from replaylab.study.spec.declared_contrasts import RETURN as RETURN
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 if TYPE_CHECKING:
     import duckdb

@@ -35,7 +35,7 @@ from replaylab.study.analysis.comparisons import SIGNIFICANCE, UNCORRECTED, Curv
 from replaylab.study.analysis.seed_values import SeedValues, corrected, table_of
 from replaylab.study.spec.contrasts import Cell, ResolvedContrast, resolve_contrasts
 from replaylab.study.spec.declared_contrasts import Score
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 ContrastVerdict = Verdict | Literal["not interpretable", "passed", "failed"]
 """Verdict on a contrast; the last two are for manipulation checks."""

@@ -16,7 +16,7 @@ from replaylab.statistics import Interval
 if TYPE_CHECKING:
     import duckdb
 
-    from replaylab.study.spec.study_file import Spec
+    from replaylab.study.spec.spec import Spec
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from replaylab.study.analysis.seed_values import StrategyResult, StrategyRuns, b
 if TYPE_CHECKING:
     import duckdb
 
-    from replaylab.study.spec.study_file import Spec
+    from replaylab.study.spec.spec import Spec
 
 _MOST_NUMBERS = 2_000_000
 """Statistics of states times sign patterns: with many states fewer patterns are drawn, to bound the memory."""

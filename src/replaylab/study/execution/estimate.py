@@ -16,7 +16,7 @@ from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.execution.worker.calibration import Speed
 from replaylab.study.plan import Chunk, runs_of
 from replaylab.study.results.folder import StudyFolder
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 CALIBRATION_SECONDS = 5.0
 """Seconds that a dry run trains, over all kinds of cells."""

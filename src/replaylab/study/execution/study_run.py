@@ -16,7 +16,7 @@ from replaylab.study.execution.tape_order import divided, refuse_lone
 from replaylab.study.execution.worker.preflight import check_all, largest_of_each
 from replaylab.study.plan import Chunk
 from replaylab.study.results.folder import Damaged, StudyFolder
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 
 @dataclass(frozen=True)

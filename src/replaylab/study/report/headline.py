@@ -15,7 +15,7 @@ from replaylab.study.analysis.contrast_results import ContrastResult, ContrastRe
 from replaylab.study.report import sentences
 from replaylab.study.spec.contrasts import ResolvedContrast
 from replaylab.study.spec.display_text import Answers
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy

@@ -17,7 +17,7 @@ from replaylab.study.report.what_ran import WhatRan, what_ran
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.records import machines_of
 from replaylab.study.spec.components import ALONE, json_data
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 from replaylab.study.spec.study_tables import Overrides
 
 if TYPE_CHECKING:

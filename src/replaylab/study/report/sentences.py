@@ -14,7 +14,7 @@ from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import FINAL_SHARE, SIGNIFICANCE, BudgetSpent, Difference, Measure
 from replaylab.study.report.what_ran import WhatRan
 from replaylab.study.spec.contrasts import Cell
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 MEASURE_TITLES: dict[Measure, str] = {"final": "Final return", "area": "Average return"}
 """Above a panel."""

@@ -10,7 +10,7 @@ from replaylab.number_format import counted, significant
 from replaylab.study.analysis.comparisons import Difference, Measure, ReportedInterval
 from replaylab.study.report import sentences
 from replaylab.study.report.page import Page
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 SIGNS = {
     "higher": "▲",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from replaylab.number_format import counted
 from replaylab.study.plan import runs_of
 from replaylab.study.spec.contrasts import Cell, resolve_contrasts
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy

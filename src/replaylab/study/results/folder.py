@@ -15,7 +15,7 @@ from replaylab.study.plan import Chunk, plan
 from replaylab.study.results import records
 from replaylab.study.results.provenance import Machine, this_machine
 from replaylab.study.spec.components import json_data
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 if TYPE_CHECKING:
     import duckdb

@@ -13,7 +13,7 @@ from replaylab.learners.metrics import check_name
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder, is_published
 from replaylab.study.spec.errors import first_fault
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,7 +35,7 @@ def spec_in(folder: Path) -> Spec:
         return published_spec(folder)
     file = folder / "study.json"
     try:
-        return Spec.model_validate_json(json.dumps(records.opened(file.read_bytes())))
+        return Spec.from_record(json.dumps(records.opened(file.read_bytes())))
     except FileNotFoundError as error:
         raise SpecError(
             f"{folder}: holds no study (there is no study.json). Give the folder a "

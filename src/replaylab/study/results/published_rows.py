@@ -26,7 +26,7 @@ from replaylab.study.results.folder import PUBLISHED
 from replaylab.study.results.store import SCHEMA, is_sealed, read_rows, sealed
 from replaylab.study.spec.components import json_data
 from replaylab.study.spec.errors import first_fault
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.spec import Spec
 
 if TYPE_CHECKING:
     import duckdb
@@ -109,7 +109,7 @@ def published_spec(folder: Path) -> Spec:
     """
     settings = _metadata(folder / PUBLISHED)["study"]
     try:
-        return Spec.model_validate_json(json.dumps(settings))
+        return Spec.from_record(json.dumps(settings))
     except ValueError as error:
         raise SpecError(
             f"{folder / PUBLISHED}: its settings are those of another version of replaylab: {first_fault(error)}. Open "

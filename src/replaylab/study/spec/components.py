@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_type_hints
 
-from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError, model_serializer, model_validator
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 
 from replaylab import replay, research
 from replaylab.arguments import unchanged_since
@@ -60,10 +60,16 @@ PARTS: Catalogue = {
 }
 """Sampler types of the ``parts`` of a mixture."""
 
+TAPES: Mapping[str, type[research.Tape]] = {"tape": research.Tape, "by_steps_to_end": research.ByStepsToEnd}
+"""Types of strategies that learn from the draws of another strategy, each with its sampler."""
+
+SHIFT = 1
+"""A seed replays the draws of the seed this many places further in its chunk."""
+
 STRATEGIES: Catalogue = {
     **SAMPLERS,
     "none": "replaylab.replay:Online",
-    **dict.fromkeys(("tape", "by_steps_to_end"), "replaylab.study.spec.tapes:TapeOf"),
+    **dict.fromkeys(TAPES, "replaylab.study.spec.components:TapeOf"),
     "laber": "replaylab.learners.api.agent_laber:AgentLaBER",
     "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
 }
@@ -101,22 +107,26 @@ OPTIMIZERS: Catalogue = {
 """Optimizer types, of learners with networks; a bare name is one with its defaults."""
 
 
-class Part(Table):
+@dataclasses.dataclass(frozen=True)
+class TapeOf:
+    """A strategy that replays the draws of another one, as a study file declares it.
+
+    Attributes:
+        of: The strategy whose draws are replayed.
+    """
+
+    of: str = ""
+
+
+class Part(Table, extra="allow"):
     """A type with its options, as plain data. After `resolve` it holds every option, defaults included."""
 
     type: str
-    options: dict[str, Any] = {}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_flat_table(cls, value: object) -> object:
-        if not isinstance(value, Mapping) or "type" not in value:
-            raise ValueError('must be a table with a `type`, such as {type = "uniform"}')
-        return {"type": value.get("type"), "options": {k: v for k, v in value.items() if k != "type"}}
-
-    @model_serializer
-    def _to_flat_table(self) -> dict[str, Any]:
-        return {"type": self.type, **self.options}
+    @property
+    def options(self) -> dict[str, Any]:
+        """The table's other keys."""
+        return self.model_extra or {}
 
     @classmethod
     def of(cls, kind: str, options: Mapping[str, Any]) -> Self:

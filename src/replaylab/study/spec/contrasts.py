@@ -20,9 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from replaylab.study.spec.declared_contrasts import RETURN, DeclaredContrast, PublishedStatement, Selector
-from replaylab.study.spec.display_text import Answers
+from replaylab.study.spec.display_text import Answers, Factor
 from replaylab.study.spec.errors import did_you_mean, shown
-from replaylab.study.spec.parameter_grids import Factor
 from replaylab.study.spec.study_tables import StudyTables
 
 

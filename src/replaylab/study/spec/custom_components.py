@@ -25,10 +25,10 @@ from replaylab.errors import SpecError
 CODE = "code_sha256"
 """The option that a resolved custom part has besides its fields: the first digits of its module's SHA-256."""
 
-
+_TAKEN_BY_BOTH = {"type", "title", "vary", "factors", "environments", CODE}
 TAKEN = {
-    "sampler": {"type", "vary", "factors", "transforms", "learner", "budget", "environments", "learners", CODE},
-    "learner": {"type", "vary", "factors", "environments", CODE},
+    "sampler": _TAKEN_BY_BOTH | {"transforms", "learner", "budget", "learners"},
+    "learner": _TAKEN_BY_BOTH,
 }
 """Keys in tables of strategies and learners that are no options of the class."""
 

@@ -12,7 +12,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
-def _line(text: str) -> str:
+def line(text: str) -> str:
+    """Return a text of one line of letters that can be shown."""
     wrong = next((letter for letter in text if unicodedata.category(letter) in ("Cc", "Cs", "Cn", "Zl", "Zp")), None)
     if wrong is not None:
         raise ValueError(f"must be one line of letters that can be shown, without {wrong!r}")
@@ -20,18 +21,21 @@ def _line(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    _line(text.replace("\n", " ").replace("\r", " ").replace("\t", " "))
+    line(text.replace("\n", " ").replace("\r", " ").replace("\t", " "))
     return text
 
 
-Line = Annotated[str, AfterValidator(_line)]
+Line = Annotated[str, AfterValidator(line)]
 """A name: no control characters, which would move a terminal's cursor and cannot be in an SVG."""
 
 Prose = Annotated[str, AfterValidator(_prose)]
 """A text, of one line or more."""
 
-Title = Annotated[Line, Field(min_length=1, max_length=80)]
+Title = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(line)]
 """A name in reports."""
+
+Factor = bool | int | float | Line
+"""A value that contrasts select by; lists and schedules are represented by their text in names."""
 
 
 class Table(BaseModel):
@@ -58,10 +62,3 @@ class ReferenceLine(Table):
 
     value: Annotated[float, Field(allow_inf_nan=False, strict=True)]
     label: Title = "optimum"
-
-
-class Titles(Table):
-    """Titles of strategies and learners in reports, by name."""
-
-    strategies: dict[str, Title] = {}
-    learners: dict[str, Title] = {}

@@ -27,6 +27,7 @@ _RULES = {
     "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or digit",
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} letters",
+    "too_long": "must have at most {max_length} letters",
     "greater_than_equal": "must be at least {ge}",
     "greater_than": "must be above {gt:g}",
     "less_than": "must be below {lt:g}",
@@ -43,17 +44,15 @@ _EXAMPLES = {
     "evaluation.every": "every = 1_000 (steps, or episodes with a budget in episodes)",
     "learners": '[learners.dqn] with type = "dqn"',
     "strategies": '[strategies.uniform] with type = "uniform"',
+    "type": 'type = "uniform", or another name',
 }
-"""Lines to add if a key is missing."""
+"""Lines to add if a key is missing, by its path or by its last part."""
 
 _MISSPELT = re.compile(r"unknown key `((?:.*\.)?)[^.`]*`; did you mean `(.*?)`")
 """The table, with a dot behind it, and the suggested key of a message by `unknown_key`."""
 
 SCHEDULE = 'such as {type = "linear", start = 0.4, end = 1.0}'
 """An example of a schedule."""
-
-MADE = ("titles", "overrides", "overridden", "learner_environments", "origins", "environment_code")
-"""Fields of a study that are made of its file's tables; study.json has them."""
 
 
 def shown(value: object) -> str:
@@ -67,6 +66,11 @@ def unknown_key(source: str, path: str, allowed: Iterable[str]) -> str:
     keys = list(allowed)
     listed = f"Allowed here: {', '.join(keys)}." if keys else "No options are allowed here."
     return f"{source}: unknown key `{path}`{did_you_mean(path.rpartition('.')[2], keys)} {listed}"
+
+
+def sentence(source: str, rule: str) -> str:
+    """Return the message for a rule between several keys."""
+    return f"{source}: {rule}" if rule.endswith("?") else f"{source}: {rule}."
 
 
 def unknown_name(source: str, path: str, value: object, allowed: Iterable[str]) -> str:
@@ -102,14 +106,16 @@ def _follows(fault: dict[str, Any]) -> bool:
 
 def _line(fault: dict[str, Any], model: type[BaseModel], source: str) -> str:
     keys = [str(part) for part in fault["loc"] if part != "[key]"]
-    path = _in_file(keys)
+    if keys[:1] == ["titles"] and len(keys) > 1:  # a title with values of `vary` is too long
+        keys = [*keys[1:], "title"]
+    path = ".".join(keys)
     if fault["type"] == "extra_forbidden":
         return unknown_key(source, path, _allowed(model, keys[:-1]))
     if fault["type"] == "missing":
         return _missing(source, path)
     rule = rule_of(fault)
     if not path:
-        return f"{source}: {rule}" if rule.endswith("?") else f"{source}: {rule}."
+        return sentence(source, rule)
     return f"{source}: `{path}` {rule}, but got {shown(fault['input'])}."
 
 
@@ -122,20 +128,8 @@ def rule_of(fault: Mapping[str, Any]) -> str:
 
 
 def _missing(source: str, path: str) -> str:
-    example = f": {_EXAMPLES[path]}" if path in _EXAMPLES else ""
-    return f"{source}: `{path}` is missing. Add it{example}."
-
-
-def _in_file(keys: list[str]) -> str:
-    """Return a key's path as the file has it: strategies and learners hold what their own fields hold here."""
-    match keys:
-        case ["overrides", name, *rest]:
-            keys = ["strategies", name, *rest]
-        case ["learner_environments", name, *rest]:
-            keys = ["learners", name, "environments", *rest]
-        case ["origins" | "titles" as made, kind, name, *rest]:
-            keys = [kind, name, *(["title"] if made == "titles" else []), *rest]
-    return ".".join(keys)
+    example = _EXAMPLES.get(path) or _EXAMPLES.get(path.rpartition(".")[2])
+    return f"{source}: `{path}` is missing. Add it{f': {example}' if example else ''}."
 
 
 def _allowed(model: type[BaseModel], path: list[str]) -> list[str]:
@@ -144,7 +138,7 @@ def _allowed(model: type[BaseModel], path: list[str]) -> list[str]:
     for key in path:
         at = at.model_fields[key].annotation if _is_table(at) else next(filter(_is_table, get_args(at)), None)
     at = at if _is_table(at) else next(filter(_is_table, get_args(at)), None)
-    return [] if at is None else [name for name in at.model_fields if name not in MADE]
+    return [] if at is None else list(at.model_fields)
 
 
 def _is_table(kind: Any) -> bool:

@@ -1,112 +1,110 @@
-"""The tables of a study file as data; `replaylab.study.spec.study_file` documents, reads and checks them."""
+"""A study with everything filled in, as `study.json` stores it, and what follows from it.
+
+`replaylab.study.spec.resolve` makes it of a study file; `Spec` is the same with its rules checked.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import Part
 from replaylab.study.spec.declared_contrasts import DeclaredContrast, Score
-from replaylab.study.spec.display_text import Answers, Line, Prose, ReferenceLine, Table, Titles
-from replaylab.study.spec.named_environments import check_options, made_of
-from replaylab.study.spec.parameter_grids import Origin
-from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
-from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
-
-MOST_SEEDS = 100_000
-
-Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-EnvironmentId = Annotated[Line, Field(min_length=1, max_length=100)]
-Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
-Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
-
-
-class Budget(Table):
-    """The length of a run: the study's, or that of a strategy with its own budget."""
-
-    steps: Count | None = None
-    """Environment steps of one run."""
-
-    episodes: Count | None = None
-    """Or its episodes."""
-
-    @model_validator(mode="after")
-    def _either(self) -> Self:
-        if (self.steps is None) == (self.episodes is None):
-            raise ValueError("must hold either `steps` or `episodes`")
-        return self
-
-    @property
-    def total(self) -> int:
-        """The budget as a number."""
-        return self.steps or self.episodes or 0
-
-    @property
-    def unit(self) -> Literal["steps", "episodes"]:
-        """Unit of the budget."""
-        return "steps" if self.steps else "episodes"
-
-    @property
-    def counted(self) -> str:
-        """Unit of the budget in words."""
-        return "environment steps" if self.steps else "episodes"
-
-    def __str__(self) -> str:
-        return f"{self.total:,} {self.counted}"
+from replaylab.study.spec.display_text import Answers, Factor, Prose, ReferenceLine, Table, Title
+from replaylab.study.spec.toml_model import (
+    ID,
+    Budget,
+    Count,
+    EnvironmentId,
+    Environments,
+    EnvOptions,
+    EvaluationTable,
+    LoggingTable,
+    MeasuresTable,
+    Metrics,
+    Name,
+    Positive,
+    Seeds,
+    Watch,
+)
 
 
-class Watch(Table):
-    """The video of each chunk's first seed after its training; no number depends on it."""
+class Titles(Table):
+    """Titles of strategies and learners in reports, by name."""
 
-    video: Annotated[int, Field(ge=0, le=100_000, strict=True)] = 0
-    """Environment steps of a greedy episode that are shown, at most; 0: none."""
+    strategies: dict[str, Title] = {}
+    learners: dict[str, Title] = {}
 
 
 class Overrides(Table):
-    """The settings of a strategy that differ from the rest of the study."""
+    """The settings of a strategy that differ from the rest of the study, as written; `StrategyTable` explains them."""
 
     transforms: tuple[Part, ...] = ()
-    """Transforms of drawn steps."""
-
     learner: dict[str, Any] = {}
-    """Settings that replace those of the learners."""
-
     budget: Budget | None = None
-    """In place of the study's; in the same unit."""
+    environments: Environments | None = None
+    learners: tuple[str, ...] | None = None
 
-    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)] | None = None
-    """Names of the environments it runs on; None: all of the study's."""
 
-    learners: tuple[Name, ...] | None = None
-    """Names of the learners it runs with; None: all of the study's."""
+class ResolvedOverrides(Table):
+    """One strategy with one learner, every option filled in."""
+
+    learner: Part | None = None
+    """None: as the study has it."""
+
+    transforms: tuple[Part, ...] = ()
+
+
+class Origin(Table):
+    """The table that a strategy or learner was made of, and its values of ``vary`` and ``factors``."""
+
+    table: str
+    varied: dict[str, Factor] = {}
+    labels: dict[str, Factor] = {}
+
+    @property
+    def factors(self) -> dict[str, Factor]:
+        """Everything it can be selected by, apart from its names."""
+        return self.varied | self.labels
 
 
 class Origins(Table):
-    """The values of ``vary`` and ``factors`` of strategies and learners, by name."""
+    """Origins of strategies and learners whose tables have ``vary`` or ``factors``, by name."""
 
     strategies: dict[Name, Origin] = {}
     learners: dict[Name, Origin] = {}
 
 
 class StudyTables(Table):
-    """The tables of a study, and values derived from them; `Spec` reads and checks them."""
+    """A study with every default filled in; `StudyToml` explains the tables that it takes from the file.
+
+    Strategies and learners are those that ``vary`` stands for, and hold only the options of their types. The other keys
+    of their tables are in separate fields.
+    """
 
     name: Name
     title: Prose = ""
     question: Prose = ""
-    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]
+    environments: Environments
     learners: Annotated[dict[Name, Part], Field(min_length=1)]
     strategies: Annotated[dict[Name, Part], Field(min_length=1)]
     titles: Titles = Titles()
     overrides: dict[Name, Overrides] = {}
+    """As written, of the strategies that have any."""
+
     overridden: dict[Name, dict[Name, ResolvedOverrides]] = {}
-    learner_environments: dict[Name, Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]] = {}
+    """The same by strategy and learner, resolved when the study file was read. So a folder can be read without the code
+    that its runs were trained with, and another version's defaults change no id of stored runs."""
+
+    learner_environments: dict[Name, Environments] = {}
     origins: Origins = Origins()
-    env_options: Annotated[dict[EnvironmentId, dict[str, Any]], AfterValidator(check_options)] = {}
+    env_options: dict[EnvironmentId, EnvOptions] = {}
     environment_code: dict[EnvironmentId, str] = {}
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
+    """The first digits of the SHA-256 of the modules that ids of environments name."""
+
+    seeds: Seeds
     chunk_size: Count = 10
     baseline: str = "uniform"
     budget: Budget
@@ -115,13 +113,12 @@ class StudyTables(Table):
     measures: MeasuresTable = MeasuresTable()
     watch: Watch = Watch()
     scores: dict[EnvironmentId, Score] = {}
-    equivalence: dict[EnvironmentId, Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]] = {}
-    metrics: tuple[Annotated[Line, Field(min_length=1)], ...] = ()
+    equivalence: dict[EnvironmentId, Positive] = {}
+    metrics: Metrics = ()
     contrasts: tuple[DeclaredContrast, ...] = ()
     answers: Answers | None = None
     reference: dict[EnvironmentId, ReferenceLine] = {}
-    core_minutes: Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)] | None = None
-    """Training time of all runs on one core, measured once, which `study list` shows; None: unknown."""
+    core_minutes: Positive | None = None
 
     def title_of(self, strategy: str) -> str:
         """Return what reports call a strategy."""
@@ -138,9 +135,13 @@ class StudyTables(Table):
         """Whether some environment has several learners, so that reports name them."""
         return any(self.place_of(e, k) != e for e in self.environments for k in self.learners)
 
+    def overrides_of(self, strategy: str) -> Overrides:
+        """Return a strategy's overrides, as written."""
+        return self.overrides.get(strategy, Overrides())
+
     def budget_of(self, strategy: str) -> Budget:
         """Return a strategy's budget."""
-        return self.overrides.get(strategy, Overrides()).budget or self.budget
+        return self.overrides_of(strategy).budget or self.budget
 
     @property
     def judged_by_role(self) -> bool:
@@ -153,13 +154,13 @@ class StudyTables(Table):
 
     def environments_of(self, strategy: str, learner: str | None = None) -> tuple[str, ...]:
         """Return the environments a strategy runs on, with a learner or with any."""
-        restricted = self.overrides.get(strategy, Overrides()).environments
+        restricted = self.overrides_of(strategy).environments
         of_learner = self.environments if learner is None else self.learner_environments.get(learner, self.environments)
         return tuple(e for e in self.environments if (restricted is None or e in restricted) and e in of_learner)
 
     def learners_of(self, strategy: str) -> tuple[str, ...]:
         """Return the learners a strategy runs with."""
-        restricted = self.overrides.get(strategy, Overrides()).learners
+        restricted = self.overrides_of(strategy).learners
         return tuple(name for name in self.learners if restricted is None or name in restricted)
 
     def learner_of(self, strategy: str, learner: str) -> Part:
@@ -171,21 +172,7 @@ class StudyTables(Table):
         return self._overridden(strategy, learner).transforms
 
     def _overridden(self, strategy: str, learner: str) -> ResolvedOverrides:
-        """Return the overrides of a strategy with a learner; resolved now if the study has no record of them."""
-        recorded = self.overridden.get(strategy, {}).get(learner)
-        if recorded is not None:
-            return recorded
-        overrides = self.overrides.get(strategy, Overrides())
-        return resolved_overrides(self.learners[learner], overrides.learner, overrides.transforms, strategy, self.name)
-
-    def all_overridden(self) -> dict[str, dict[str, ResolvedOverrides]]:
-        """Resolve the overrides of all strategies that change learners or have transforms."""
-        fresh = self.model_copy(update={"learners": {k: without_code(p) for k, p in self.learners.items()}})
-        return {
-            name: {learner: fresh._overridden(name, learner) for learner in self.learners_of(name)}
-            for name, overrides in self.overrides.items()
-            if overrides.learner or overrides.transforms
-        }
+        return self.overridden.get(strategy, {}).get(learner, ResolvedOverrides())
 
     @property
     def cells(self) -> list[tuple[str, str, str]]:
@@ -201,3 +188,13 @@ class StudyTables(Table):
     def runs(self) -> int:
         """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
         return len(self.cells) * len(self.seeds)
+
+
+def made_of(environment: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return an environment's Gymnasium id, and the arguments of its constructor."""
+    return options.get(ID, environment), {key: value for key, value in options.items() if key != ID}
+
+
+def module_of(env_id: str) -> str:
+    """Return the module that Gymnasium imports before it looks an id up, as in "my_envs:Mine-v0"; "" for none."""
+    return env_id.partition(":")[0] if ":" in env_id else ""

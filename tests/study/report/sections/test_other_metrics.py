@@ -4,7 +4,7 @@ import pytest
 
 from replaylab.learners.metrics import Metric, MetricsRegistry
 from replaylab.study.report.page import Page
-from replaylab.study.spec import cells
+from replaylab.study.spec import checks
 from tests.study.tiny import pretended, sections
 
 
@@ -31,7 +31,7 @@ def test_each_metric_has_a_table_of_differences(tmp_path):
 def test_metrics_with_similar_names_have_separate_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(Page, "curves_of", lambda page, metric: page.curves)
     registry = MetricsRegistry([Metric(name, "Own", "", "custom one") for name in ("own/a", "own_a")])
-    monkeypatch.setattr(cells, "REGISTRY", registry)
+    monkeypatch.setattr(checks, "REGISTRY", registry)
     study = pretended(tmp_path, 0.0, seeds=6, metrics=["own/a", "own_a"])
     text = study.report(figure_files=False).read_text()
     for metric, key in (("own/a", "differences_own_a"), ("own_a", "differences_own_a_1")):

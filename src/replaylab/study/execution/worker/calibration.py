@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from replaylab.learners.training.configuration import BudgetWarning
 from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.plan import Chunk
-from replaylab.study.spec.components import with_arguments
+from replaylab.study.spec.components import Part, with_arguments
 
 _FIRST = {"steps": 400, "episodes": 4}
 """Budget of the first, shortest training; it also warms everything up."""
@@ -111,7 +111,7 @@ def _brief(chunk: Chunk, budget: int) -> Chunk:
     early = _early(options)
     if isinstance(options.get("arguments"), dict):  # of an algorithm that has its own loop
         early = {"arguments": options["arguments"] | _early(options["arguments"])}
-    part = chunk.learner_part.model_copy(update={"options": options | early})
+    part = Part.of(chunk.learner_part.type, options | early)
     return chunk.model_copy(update={"learner_part": part, "steps": budget, "eval_every": budget})
 
 

@@ -27,7 +27,7 @@ from replaylab.study.report.sections.learner_internals import TITLE
 if TYPE_CHECKING:
     import duckdb
 
-    from replaylab.study.spec.study_file import Spec
+    from replaylab.study.spec.spec import Spec
     from replaylab.watch.grid import Grid
 
 MOST_LISTED = 15

@@ -1,13 +1,12 @@
-"""``vary``: many strategies and learners from one table, the same in everything as if each were written by hand."""
+"""Grids, overrides and defaults: a study is what its file would be with everything written by hand."""
 
 import pytest
 
 from replaylab.errors import SpecError
 from replaylab.study import Spec
 from replaylab.study.plan import plan
-from replaylab.study.results.folder import StudyFolder
-from replaylab.study.spec.parameter_grids import in_name
-from tests.study.tiny import study, table
+from replaylab.study.spec.resolve import in_name
+from tests.study.tiny import table
 
 VARIED = {
     "type": "prioritized",
@@ -22,27 +21,18 @@ def varied(**changes):
     return table(strategies__prioritized=VARIED, **changes)
 
 
-def test_one_strategy_for_each_combination():
-    spec = Spec.from_table(varied())
+def test_a_grid_is_one_strategy_for_each_combination():
+    overrides = {"budget": {"steps": 200}, "learner": {"double": False}, "title": "TD"}
+    spec = Spec.from_table(table(strategies__prioritized=VARIED | overrides))
     assert list(spec.strategies) == ["uniform", *NAMES]
     assert spec.strategies[NAMES[1]].options["alpha"] == 0.5
-    assert spec.strategies[NAMES[1]].options["beta"] == {
-        "type": "linear",
-        "start": 0.4,
-        "end": 1.0,
-        "until": 1.0,
-        "steps": None,
-    }
+    assert spec.strategies[NAMES[1]].options["beta"]["end"] == 1.0
     assert spec.origins.strategies[NAMES[3]].factors == {"alpha": 1.0, "beta": "linear-0.4-1", "choice": "td"}
     assert spec.origins.strategies[NAMES[3]].table == "prioritized"
-    assert spec.runs == 20
-
-
-def test_what_a_table_does_otherwise_all_its_strategies_do():
-    table_ = VARIED | {"budget": {"steps": 200}, "learner": {"double": False}}
-    spec = Spec.from_table(table(strategies__prioritized=table_))
+    assert spec.title_of(NAMES[2]) == "TD (alpha 1, beta 0)"
     assert [spec.budget_of(s).steps for s in spec.strategies] == [300, 200, 200, 200, 200]
     assert spec.learner_of(NAMES[2], "dqn").options["double"] is False
+    assert spec.runs == 20
 
 
 def test_chunks_are_those_of_tables_written_by_hand():
@@ -62,9 +52,7 @@ def test_chunks_are_those_of_tables_written_by_hand():
         for period in (1, 4)
     }
     by_hand = Spec.from_table(table(strategies={"uniform": {"type": "uniform"}, **hand}, learners=learners))
-    by_vary = Spec.from_table(varied(learners={"dqn": GRID}))
-    assert [p.id for p in plan(by_vary)] == [p.id for p in plan(by_hand)]
-    assert plan(by_vary) == plan(by_hand)
+    assert plan(Spec.from_table(varied(learners={"dqn": GRID}))) == plan(by_hand)
 
 
 @pytest.mark.parametrize(
@@ -73,28 +61,33 @@ def test_chunks_are_those_of_tables_written_by_hand():
         (["dqn"], ["500.train_period-1", "500.train_period-4", "50000.train_period-1", "50000.train_period-4"]),
         (["dqn.capacity-500.train_period-4"], ["500.train_period-4"]),
         ([{"capacity": 50_000}], ["50000.train_period-1", "50000.train_period-4"]),
-        ([{"capacity": 500, "train_period": 1}, {"capacity": 50_000, "train_period": 4}], None),
+        (
+            [{"capacity": 50_000, "train_period": 4}, {"capacity": 500, "train_period": 1}],
+            ["500.train_period-1", "50000.train_period-4"],
+        ),
     ],
 )
 def test_a_strategy_may_run_with_some_learners_only(wanted, names):
     spec = Spec.from_table(varied(learners={"dqn": GRID}, strategies__uniform={"type": "uniform", "learners": wanted}))
-    named = names or ["500.train_period-1", "50000.train_period-4"]
-    assert spec.learners_of("uniform") == tuple(f"dqn.capacity-{name}" for name in named)
-    made = plan(spec)
-    assert {p.learner for p in made if p.strategy == "uniform"} == set(spec.learners_of("uniform"))
-    assert {p.learner for p in made if p.strategy == NAMES[0]} == set(spec.learners)
-    assert spec.runs == sum(len(p.seeds) for p in made)
+    assert spec.learners_of("uniform") == tuple(f"dqn.capacity-{name}" for name in names)
+    chunks = plan(spec)
+    assert {p.learner for p in chunks if p.strategy == "uniform"} == set(spec.learners_of("uniform"))
+    assert {p.learner for p in chunks if p.strategy == NAMES[0]} == set(spec.learners)
+    assert spec.runs == sum(len(p.seeds) for p in chunks)
 
 
-def test_study_json_round_trips_with_its_factors(tmp_path):
-    learners = {"dqn": GRID}
-    uniform = {"type": "uniform", "learners": [{"capacity": 500}], "factors": {"choice": "uniform", "beta": 0}}
-    made = study(tmp_path, learners=learners, strategies__uniform=uniform, strategies__prioritized=VARIED)
-    spec = made.spec
-    assert Spec.model_validate_json(spec.model_dump_json()) == spec
-    assert Spec.from_table(spec.model_dump(mode="json")) == spec
-    StudyFolder(made.spec, made.folder).write_records()
-    assert type(made).from_folder(tmp_path) == made
+@pytest.mark.parametrize(
+    ("budgets", "periods"),
+    [
+        ({"budget": {"steps": 1_000_000}}, (500, 2_500)),
+        ({"budget": {"steps": 1_000}}, (100, 250)),
+        ({"budget": {"steps": 1_000_000}, "strategies__uniform__budget": {"steps": 400}}, (40, 100)),
+        ({"budget": {"episodes": 200}}, (20, 2_500)),
+    ],
+)
+def test_default_periods_fit_the_smallest_budget(budgets, periods):
+    spec = Spec.from_table(table(logging={"visits": False}, measures={}, **budgets))
+    assert (spec.logging.every, spec.measures.every) == periods
 
 
 def test_values_in_names_are_short_and_safe():
@@ -102,28 +95,20 @@ def test_values_in_names_are_short_and_safe():
     assert [in_name(v) for v in values] == ["1e-06", "0.3", "-1", "mean-max", "false", "16x16"]
 
 
+PRIORITIZED = "alpha, beta, epsilon, normalize, block_length, new_steps, stratified, replace"
 MESSAGES = [
     (
+        {"strategies__prioritized__alfa": 3},
+        f"unknown key `strategies.prioritized.alfa`; did you mean `alpha`? Allowed here: {PRIORITIZED}.",
+    ),
+    ({"strategies__x": {"type": "online", "zzz": 3}}, "unknown key `strategies.x.zzz`. No options are allowed here."),
+    (
         {"strategies__prioritized__vary": {"alfa": [1]}},
-        "`strategies.prioritized.vary.alfa` must be an option of prioritized "
-        "(alpha, beta, epsilon, normalize, block_length, new_steps, stratified, replace); "
-        "did you mean `alpha`?",
+        f"`strategies.prioritized.vary.alfa` must be an option of prioritized ({PRIORITIZED}); did you mean `alpha`?",
     ),
     (
         {"strategies__uniform__vary": {"alpha": [1]}},
         "`strategies.uniform.vary.alpha` must be an option of uniform (replace, stratified).",
-    ),
-    (
-        {"strategies__prioritized__vary": {"alpha": []}},
-        "`strategies.prioritized.vary.alpha` must be a list with at least one value, but got [].",
-    ),
-    (
-        {"strategies__prioritized__vary": {"alpha": 0.5}},
-        "`strategies.prioritized.vary.alpha` must be a list with at least one value, but got 0.5.",
-    ),
-    (
-        {"strategies__prioritized__vary": [0.5]},
-        "`strategies.prioritized.vary` must be a table of lists, such as { gamma = [0.9, 0.99] }, but got [0.5].",
     ),
     (
         {"strategies__prioritized__vary": {"alpha": [1, 0.5, 1.0]}},
@@ -131,17 +116,11 @@ MESSAGES = [
     ),
     (
         {"strategies__prioritized": {"type": "prioritized", "alpha": 1.0, "vary": {"alpha": [0.5]}}},
-        "`strategies.prioritized.vary.alpha` must not be set in the table as well, but is 1.0 there; remove one of "
-        "them.",
+        "`strategies.prioritized.vary.alpha` must not be set in the table as well, but is 1.0 there; remove one.",
     ),
     (
         {"strategies__prioritized": VARIED | {"factors": {"alpha": 1}}},
         "`strategies.prioritized.factors` must not repeat a key of `vary`, but repeats 'alpha'; remove it.",
-    ),
-    (
-        {"strategies__prioritized__factors": {"choice": ["td"]}},
-        "`strategies.prioritized.factors` must be a table of numbers, strings and booleans, such as "
-        "{ choice = \"td\" }, but got {'choice': ['td']}.",
     ),
     (
         {
@@ -154,9 +133,13 @@ MESSAGES = [
         "`strategies` must have different names, but 'p.alpha-1' appears twice, from `vary` of 'p'; rename a table.",
     ),
     (
-        {"strategies__prioritized": VARIED, "baseline": "prioritized"},
-        f"`baseline` must name one of the strategies ({', '.join(NAMES)}), but got 'prioritized', "
-        f"a table that `vary` makes these of.",
+        {"strategies__prioritized__title": "uniform"},
+        "`strategies.prioritized.title` must be unique among strategies, but 'uniform' is also that of 'uniform'; "
+        "change one of the two.",
+    ),
+    (
+        {"strategies__prioritized": {"type": "prioritized", "title": "t" * 75, "vary": {"alpha": [1.0]}}},
+        f"`strategies.prioritized.alpha-1.title` must have at most 80 letters, but got '{'t' * 75} ....",
     ),
     (
         {"strategies__prioritized__learners": ["dqm"]},
@@ -168,10 +151,10 @@ MESSAGES = [
         "but got {'capacity': 3}.",
     ),
     (
-        {"strategies__prioritized__learners": []},
-        "`strategies.prioritized.learners` must be a list with at least one learner, but got [].",
+        {"strategies__prioritized__transforms": [{"type": "nstep"}]},
+        "`strategies.prioritized.transforms.type` must be one of frame_stack, hindsight, n_step, sequence, "
+        "but got 'nstep'; did you mean `n_step`?",
     ),
-    ({"learners__dqn__vary": {"gamma": [0.9, "high"]}}, None),
 ]
 
 
@@ -179,4 +162,19 @@ MESSAGES = [
 def test_a_mistake_is_reported_with_its_key_and_its_fix(changes, message):
     with pytest.raises(SpecError) as caught:
         Spec.from_table(table(**changes), source="my.toml")
-    assert message is None or str(caught.value) == f"my.toml: {message}"
+    assert str(caught.value) == f"my.toml: {message}"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 10**400}, "must be within a float's range"),
+        ({"vary": {"gamma": [10**400, 0.99]}}, "must have at most 60 letters"),
+        ({"vary": {"gamma": [0.9, "high"]}}, "`learners.q.gamma-high.gamma` must be a number, but got 'high'"),
+        ({"environments": ["CartPole-v1"], "title": "t" * 81}, "`learners.q.title` must have at most 80 letters"),
+    ],
+)
+def test_values_that_no_learner_takes_are_refused(options, message):
+    learners = {"q": {"type": "q_learning", "batch_size": 4, **options}}
+    with pytest.raises(SpecError, match=message):
+        Spec.from_table(table(learners=learners))
