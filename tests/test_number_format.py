@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from replaylab import number_format
 from replaylab.number_format import compact, signed_significant, significant, tick
 
 CASES = [
@@ -26,8 +25,3 @@ CASES = [
 @pytest.mark.parametrize(("form", "value", "text"), CASES)
 def test_numbers_at_the_edges(form, value, text):
     assert form(value) == text
-
-
-def test_more_digits():
-    assert number_format.significant(999.96, 4) == "1,000"
-    assert number_format.significant(999.7, 4) == "999.7"

@@ -72,8 +72,8 @@ def _special(value: float) -> str:
     return "" if math.isfinite(value) else "NaN" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
 
 
-def significant(value: float, digits: int = 3) -> str:
-    """Return a number with so many significant digits, and from 1,000 on as a whole number.
+def significant(value: float) -> str:
+    """Return a number with three significant digits, and from 1,000 on as a whole number.
 
     Example:
         >>> [significant(v) for v in (0.012345, -1.5, 12345.0, 0.0000012, 0.0, -math.inf)]
@@ -81,9 +81,9 @@ def significant(value: float, digits: int = 3) -> str:
     """
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    if abs(value) >= 1000.0 - 0.5 * 10.0 ** (3 - digits):  # what would be rounded to 1e+03
+    if abs(value) >= 999.5:  # what would be rounded to 1e+03
         return _with_true_minus(f"{value:,.0f}")
-    return _with_true_minus(f"{value:.{digits}g}" if abs(value) >= 1e-4 or value == 0 else f"{value:.1e}")
+    return _with_true_minus(f"{value:.3g}" if abs(value) >= 1e-4 or value == 0 else f"{value:.1e}")
 
 
 def signed(text: str, value: float) -> str:

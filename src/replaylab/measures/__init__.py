@@ -12,13 +12,13 @@ from replaylab.measures.buffer_usage import (
     gini,
     mean_age,
     never_replayed_share,
-    relative_entropy_of_distribution,
     steps_to_end,
     td_errors,
     total_variance,
 )
 from replaylab.measures.dependence import (
     duplicate_share,
+    energy_distance,
     excess_row_correlation,
     integrated_autocorrelation,
     legacy_correlated_pairs,
@@ -28,7 +28,6 @@ from replaylab.measures.dependence import (
     smallest_gap,
     whitened,
 )
-from replaylab.measures.distance import energy_distance, mmd2
 
 __all__ = [
     "TdErrors",
@@ -42,9 +41,7 @@ __all__ = [
     "legacy_correlated_pairs",
     "mean_absolute_cosine",
     "mean_age",
-    "mmd2",
     "never_replayed_share",
-    "relative_entropy_of_distribution",
     "row_correlation",
     "same_episode_share",
     "smallest_gap",

@@ -14,14 +14,6 @@ from replaylab.arguments import WholeAxes, checked, instance, reals, takes, whol
 Floats = NDArray[np.float64]
 
 
-@takes(probability=reals("N"))
-def relative_entropy_of_distribution(probability: ArrayLike) -> Floats:
-    """Return the entropy of a sampler's distribution divided by log N, 1 if uniform: (..., N) to (...); N > 1."""
-    p = np.asarray(probability, dtype=np.float64)
-    logs = np.log(p, out=np.zeros_like(p), where=p > 0)
-    return np.asarray(-(p * logs).sum(axis=-1) / np.log(p.shape[-1]))
-
-
 @takes(weight=reals("B"))
 def effective_sample_size(weight: ArrayLike) -> Floats:
     """Return Kish's effective number of rows of a weighted batch, (sum w)^2 / sum w^2: (..., B) to (...)."""

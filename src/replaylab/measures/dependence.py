@@ -1,4 +1,7 @@
-"""Dependence between the rows of a batch. Leading axes (replicas, draws) are kept; ``B`` rows, ``D`` features."""
+"""Dependence between the rows of a batch, and its distance from the buffer.
+
+Leading axes (replicas, draws) are kept; ``B`` rows, ``D`` features, ``N`` rows of the buffer.
+"""
 
 from __future__ import annotations
 
@@ -155,3 +158,27 @@ def excess_row_correlation(batch: ArrayLike, buffer: ArrayLike, *, draws: int = 
     x, y = np.asarray(batch, dtype=np.float64), np.asarray(buffer, dtype=np.float64)
     picks = np.random.default_rng(seed).integers(0, len(y), size=(draws, len(x)))
     return np.asarray(row_correlation(x, y) - row_correlation(y[picks], y).mean())
+
+
+def _distances(x: Floats, y: Floats) -> Floats:
+    """Euclidean distances of all pairs: (..., B, D) and (..., N, D) to (..., B, N).
+
+    By |x|^2 + |y|^2 - 2 x.y of centred rows, which needs memory only for the result; equal rows may be 1e-8 apart.
+    """
+    middle = y.mean(axis=-2, keepdims=True)
+    x, y = x - middle, y - middle
+    squares = (x**2).sum(axis=-1)[..., :, None] + (y**2).sum(axis=-1)[..., None, :]
+    return np.asarray(np.sqrt(np.maximum(squares - 2 * x @ np.swapaxes(y, -1, -2), 0.0)))
+
+
+@takes(batch=reals("B", "D"), buffer=reals("N", "D"))
+def energy_distance(batch: ArrayLike, buffer: ArrayLike) -> Floats:
+    """Return the unbiased energy distance 2 E|x - y| - E|x - x'| - E|y - y'|, over distinct pairs; (...).
+
+    It is 0 on average under uniform draws, so it can be below 0. It needs memory for B N + N^2 distances; pass a
+    uniform sample of a large buffer. The distance is in the unit of the features, so whiten them first.
+    Source: Szekely & Rizzo 2013, https://doi.org/10.1016/j.jspi.2013.03.018.
+    """
+    x, y = np.asarray(batch, dtype=np.float64), np.asarray(buffer, dtype=np.float64)
+    across = _distances(x, y).mean(axis=(-2, -1))
+    return np.asarray(2 * across - off_diagonal_mean(_distances(x, x)) - off_diagonal_mean(_distances(y, y)))

@@ -47,7 +47,7 @@ BOOTSTRAP: dict[str, Rule[Any]] = {"level": INSIDE, "resamples": optional(COUNT)
 FIXED_BOOTSTRAP = BOOTSTRAP | {"resamples": COUNT}
 """Rules for an interval of so many resamples."""
 INTERVAL = instance(Interval, "an Interval")
-OF_RUNS = {"interval": INTERVAL, "runs": COUNT, "strata": COUNT, "level": INSIDE}
+OF_RUNS = {"interval": INTERVAL, "runs": COUNT, "level": INSIDE}
 """Rules for the arguments of functions of one interval."""
 
 
@@ -161,34 +161,33 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
 
 
 @takes(**OF_RUNS)
-def interval_t(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
+def interval_t(interval: Interval, runs: int, *, level: float = 0.95) -> float:
     """Return the t statistic that matches a calibrated interval: the distance of its estimate from 0.
 
-    The half of the interval towards 0 counts as t, Student's (1 + level) / 2 quantile with M (N - 1) degrees of
+    The half of the interval towards 0 counts as t, Student's (1 + level) / 2 quantile with N - 1 degrees of
     freedom, so the result is t |estimate| / half. It exceeds t exactly if the interval excludes 0.
     """
     if interval.estimate == 0.0 or runs == 1:
         return 0.0
     arm = interval.estimate - interval.low if interval.estimate > 0.0 else interval.high - interval.estimate
-    quantile = float(student_quantile(strata * (runs - 1), (1.0 + level) / 2.0))
+    quantile = float(student_quantile(runs - 1, (1.0 + level) / 2.0))
     return quantile * abs(interval.estimate) / arm if arm > 0.0 else np.inf
 
 
 @takes(**OF_RUNS)
-def interval_p(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
+def interval_p(interval: Interval, runs: int, *, level: float = 0.95) -> float:
     """Return the two-sided p-value of an interval: below 1 - level exactly if it excludes 0.
 
     At other thresholds it matches intervals whose ends are scaled by Student's quantiles, see `interval_t`.
 
     Args:
         interval: calibrated, of ``level``.
-        runs: runs in a stratum, N. With a single run p is 1.
-        strata: number of strata, M.
+        runs: number of runs, N. With a single run p is 1.
         level: of the interval.
     """
     if runs == 1:
         return 1.0
-    p = float(2.0 * student_share(strata * (runs - 1), -interval_t(interval, runs, strata, level=level)))
+    p = float(2.0 * student_share(runs - 1, -interval_t(interval, runs, level=level)))
     return max(p, 1.0 - level) if interval.low <= 0.0 <= interval.high else p  # if an end is 0, rounding would decide
 
 

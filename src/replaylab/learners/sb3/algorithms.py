@@ -137,7 +137,7 @@ def completed(algorithm: type[Any], arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def code_of(algorithm: str, arguments: Mapping[str, Any]) -> str:
-    """Return the first digits of a SHA-256 over the user's modules that are named; "" if there are none."""
+    """Return the first digits of a SHA-256 over the custom modules that are named; without any, an empty text."""
     named = {text.partition(":")[0] for text in (algorithm, *_texts(arguments)) if REFERENCE.fullmatch(text)}
     own_modules = sorted(module for module in named if module.split(".")[0] not in _THEIRS)
     if not own_modules:
