@@ -41,6 +41,12 @@ std::string shape_text(const std::vector<std::int64_t>& dims) {
     return text + (dims.size() == 1 ? ",)" : ")");
 }
 
+// Lets an array keep the owner of its memory alive.
+nb::object owned(nb::object array, nb::object owner) {
+    if (PyArray_SetBaseObject(as_array(array), owner.release().ptr()) < 0) nb::raise_python_error();
+    return array;
+}
+
 // Whether an array has the leading axes that are present, then the field's own.
 bool has_shape(PyArrayObject* array, const Leading& leading, const std::vector<std::int64_t>& shape) {
     const npy_intp* dim = PyArray_DIMS(array);
@@ -50,10 +56,6 @@ bool has_shape(PyArrayObject* array, const Leading& leading, const std::vector<s
     for (const std::int64_t axis : shape)
         if (dim == end || *dim++ != axis) return false;
     return dim == end;
-}
-
-bool has_shape(PyArrayObject* array, const std::vector<std::int64_t>& dims) {
-    return has_shape(array, Leading{}, dims);
 }
 
 // Whether the core can read an array's memory as it is.
@@ -92,18 +94,11 @@ nb::object optional(std::int64_t axis) {
     return nb::int_(axis);
 }
 
+// NumPy's number of a type that vectors hold.
 template <typename Value>
-nb::object array_on(std::vector<Value> values, int kind) {
-    npy_intp size = static_cast<npy_intp>(values.size());
-    if (size == 0) return new_array({0}, {}, dtype_of(kind));
-    auto own = std::make_unique<std::vector<Value>>(std::move(values));
-    nb::object array = checked(PyArray_SimpleNewFromData(1, &size, kind, own->data()));
-    const auto forget = [](void* vector) noexcept { delete static_cast<std::vector<Value>*>(vector); };
-    nb::capsule owner(own.get(), forget);
-    own.release();
-    if (PyArray_SetBaseObject(as_array(array), owner.release().ptr()) < 0) nb::raise_python_error();
-    return array;
-}
+constexpr int kKind = std::is_same_v<Value, float>           ? NPY_FLOAT32
+                      : std::is_same_v<Value, std::uint32_t> ? NPY_UINT32
+                                                             : NPY_INT64;
 
 template <typename Value>
 Flat<Value> flat_of(nb::object array) {
@@ -257,7 +252,7 @@ nb::object FieldBorder::target(const std::vector<std::int64_t>& leading, nb::han
         array = new_array(leading, column_.shape, dtype_);
     } else {
         const std::vector<std::int64_t> dims = joined(leading, column_.shape);
-        if (!PyArray_Check(out.ptr()) || !has_shape(as_array(out), dims) ||
+        if (!PyArray_Check(out.ptr()) || !has_shape(as_array(out), Leading{}, dims) ||
             !is_plain(as_array(out), dtype_) || !PyArray_ISWRITEABLE(as_array(out)))
             fail("ShapeError", "`out` must hold, for field `", column_.name, "`, a writable C-contiguous ",
                  nb::str(dtype_).c_str(), " array of shape ", shape_text(dims),
@@ -276,12 +271,9 @@ nb::object FieldBorder::view(char* data, const std::vector<std::int64_t>& dims,
     steps.resize(all.size());
     std::int64_t step = column_.itemsize;
     for (std::size_t i = all.size(); i-- > dims.size(); step *= all[i]) steps[i] = step;
-    nb::object array =
-        checked(PyArray_NewFromDescr(&PyArray_Type, give_descr(dtype_), static_cast<int>(all.size()),
-                                     sizes.data(), steps.data(), data, 0, nullptr));
-    Py_INCREF(owner.ptr());
-    if (PyArray_SetBaseObject(as_array(array), owner.ptr()) < 0) nb::raise_python_error();
-    return array;
+    return owned(checked(PyArray_NewFromDescr(&PyArray_Type, give_descr(dtype_), static_cast<int>(all.size()),
+                                              sizes.data(), steps.data(), data, 0, nullptr)),
+                 nb::borrow(owner));
 }
 
 FieldBorder float64_field(const char* name) { return scalar_field(name, NPY_FLOAT64); }
@@ -314,22 +306,24 @@ Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const
     return flat;
 }
 
-nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data) {
-    nb::object array = new_array(dims, {}, dtype_of(NPY_FLOAT64));
-    data = static_cast<double*>(PyArray_DATA(as_array(array)));
-    return array;
+template <typename Value>
+nb::object array_of(std::vector<Value> values) {
+    npy_intp size = static_cast<npy_intp>(values.size());
+    if (size == 0) return new_array({0}, {}, dtype_of(kKind<Value>));
+    auto own = std::make_unique<std::vector<Value>>(std::move(values));
+    nb::object array = checked(PyArray_SimpleNewFromData(1, &size, kKind<Value>, own->data()));
+    const auto forget = [](void* vector) noexcept { delete static_cast<std::vector<Value>*>(vector); };
+    nb::capsule owner(own.get(), forget);
+    own.release();
+    return owned(std::move(array), std::move(owner));
 }
-
-nb::object array_of(std::vector<std::int64_t> values) { return array_on(std::move(values), NPY_INT64); }
-nb::object array_of(std::vector<std::uint32_t> values) { return array_on(std::move(values), NPY_UINT32); }
-nb::object array_of(std::vector<float> values) { return array_on(std::move(values), NPY_FLOAT32); }
+template nb::object array_of(std::vector<std::int64_t>);
+template nb::object array_of(std::vector<std::uint32_t>);
+template nb::object array_of(std::vector<float>);
 
 template <typename Value>
 std::vector<Value> vector_of(nb::handle array) {
-    constexpr int kKind = std::is_same_v<Value, float>           ? NPY_FLOAT32
-                          : std::is_same_v<Value, std::uint32_t> ? NPY_UINT32
-                                                                 : NPY_INT64;
-    if (!PyArray_Check(array.ptr()) || PyArray_TYPE(as_array(array)) != kKind ||
+    if (!PyArray_Check(array.ptr()) || PyArray_TYPE(as_array(array)) != kKind<Value> ||
         PyArray_NDIM(as_array(array)) != 1 || !PyArray_IS_C_CONTIGUOUS(as_array(array)))
         fail("SnapshotError", "the snapshot holds an array of another dtype or shape than it should");
     const auto* data = static_cast<const Value*>(PyArray_DATA(as_array(array)));
@@ -341,11 +335,9 @@ template std::vector<float> vector_of(nb::handle);
 
 nb::object bytes_view(char* data, std::int64_t rows, std::int64_t stride, nb::handle owner) {
     npy_intp dims[2] = {rows, stride};
-    nb::object array = checked(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(NPY_UINT8), 2, dims,
-                                                    nullptr, data, NPY_ARRAY_WRITEABLE, nullptr));
-    Py_INCREF(owner.ptr());
-    if (PyArray_SetBaseObject(as_array(array), owner.ptr()) < 0) nb::raise_python_error();
-    return array;
+    return owned(checked(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(NPY_UINT8), 2, dims,
+                                              nullptr, data, NPY_ARRAY_WRITEABLE, nullptr)),
+                 nb::borrow(owner));
 }
 
 }  // namespace replaylab

@@ -109,13 +109,11 @@ struct Flat {
 };
 Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas);
 Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const char* name);
-nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data);
 
 // Between vectors and one-dimensional arrays: array_of makes an array of a vector's memory, vector_of copies,
 // and throws SnapshotError for another dtype.
-nb::object array_of(std::vector<std::int64_t> values);
-nb::object array_of(std::vector<std::uint32_t> values);
-nb::object array_of(std::vector<float> values);
+template <typename Value>
+nb::object array_of(std::vector<Value> values);
 template <typename Value>
 std::vector<Value> vector_of(nb::handle array);
 

@@ -57,15 +57,10 @@ class Kept {
         const std::lock_guard<ForkSafeMutex> lock(mutex_);
         blocks_.push_back(Block{memory, size});
         bytes_ += size;
-        shrink(kKept);
-    }
-
-    // Frees all; returns how many bytes those were.
-    std::size_t drop() {
-        const std::lock_guard<ForkSafeMutex> lock(mutex_);
-        const std::size_t before = bytes_;
-        shrink(0);
-        return before;
+        for (; bytes_ > kKept; blocks_.pop_front()) {
+            bytes_ -= blocks_.front().size;
+            std::free(header(blocks_.front().memory).block);
+        }
     }
 
   private:
@@ -73,12 +68,6 @@ class Kept {
         void* memory;
         std::size_t size;
     };
-    void shrink(std::size_t most) {
-        for (; bytes_ > most; blocks_.pop_front()) {
-            bytes_ -= blocks_.front().size;
-            std::free(header(blocks_.front().memory).block);
-        }
-    }
 
     ForkSafeMutex mutex_;
     std::deque<Block> blocks_;
@@ -152,8 +141,6 @@ PyObject* capsule() {
 }
 
 }  // namespace
-
-std::size_t release_batch_memory() { return kept().drop(); }
 
 UseBatchMemory::UseBatchMemory() : before_(PyDataMem_SetHandler(capsule())) {
     if (before_ == nullptr) nanobind::raise_python_error();

@@ -13,9 +13,6 @@ constexpr std::size_t kLargeArray = 1 << 17;
 // Memory not used any more is kept up to this many bytes, over all buffers of the process.
 constexpr std::size_t kKept = std::size_t{1} << 27;
 
-// Frees what is kept; returns how many bytes those were.
-std::size_t release_batch_memory();
-
 // While this lives, NumPy's new arrays on this thread take their memory from here, and give it back here
 // whenever they die.
 class UseBatchMemory {

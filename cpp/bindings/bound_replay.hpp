@@ -58,6 +58,7 @@ class BoundReplay {
     nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
 
     nb::object extend(const nb::dict& values, nb::handle where, std::int64_t steps) {
+        await_draws();
         std::vector<Input> inputs(fields_.size());
         const Leading leading{replicas_, steps, num_envs_};
         for (std::size_t c = 0; c < fields_.size(); ++c) {
@@ -72,13 +73,9 @@ class BoundReplay {
     nb::object assign(nb::handle slots) {
         await_draws();
         const auto flat = read_ids(slots, -1);
-        char* ids;
-        nb::object made = id_.target(flat.dims, nb::none(), ids);
-        const auto stored = [&] {
-            const WithoutGil no_gil;
-            return replay_->assign(flat.data, flat.size, reinterpret_cast<std::int64_t*>(ids));
-        };
-        while (!stored()) await_thaw();
+        std::int64_t* ids;
+        nb::object made = new_array(id_, flat.dims, ids);
+        when_thawed([&] { return replay_->assign(flat.data, flat.size, ids); });
         return made;
     }
 
@@ -171,25 +168,11 @@ class BoundReplay {
         return made;
     }
 
-    void check_draw(std::int64_t batch) { replay_->check_draw(batch); }
-
     void reseed(const std::vector<std::vector<std::uint64_t>>& streams) {
         await_draws();
         const std::vector<Random::State> states = states_of(streams);
         const WithoutGil no_gil;
         replay_->reseed(states);
-    }
-    void check_streams() const {
-        const WithoutGil no_gil;
-        replay_->check_streams();
-    }
-    bool streams_copied() const {
-        const WithoutGil no_gil;
-        return replay_->streams_copied();
-    }
-    void set_streams_copied() {
-        const WithoutGil no_gil;
-        replay_->set_streams_copied();
     }
 
     void count(nb::handle ids) {
@@ -201,36 +184,36 @@ class BoundReplay {
     nb::object blocks(nb::handle ids, bool first_alone) {
         const auto flat = read_ids(ids, replicas_);
         const std::int64_t width = first_alone ? 1 : replay_->assembly().config().stride;
-        return int64s(joined(flat.dims, {width}), [&](std::int64_t* out) {
-            replay_->blocks(flat.data, flat.size / replay_->replicas(), width, out);
-        });
+        std::int64_t* out;
+        nb::object made = new_array(id_, joined(flat.dims, {width}), out);
+        const WithoutGil no_gil;
+        replay_->blocks(flat.data, flat.size / replay_->replicas(), width, out);
+        return made;
     }
 
     nb::object environments(nb::handle ids) {
         const auto flat = read_ids(ids, replicas_);
-        return int64s(flat.dims,
-                      [&](std::int64_t* out) { replay_->environments(flat.data, flat.size, out); });
+        std::int64_t* out;
+        nb::object made = new_array(id_, flat.dims, out);
+        const WithoutGil no_gil;
+        replay_->environments(flat.data, flat.size, out);
+        return made;
     }
 
     nb::tuple next_steps() const {
         const std::vector<std::int64_t> dims{replay_->replicas(), std::max<std::int64_t>(num_envs_, 1)};
-        char *begins, *left_out;
-        nb::object first = where_.target(dims, nb::none(), begins);
-        nb::object second = where_.target(dims, nb::none(), left_out);
+        bool *begins, *left_out;
+        nb::object first = new_array(where_, dims, begins), second = new_array(where_, dims, left_out);
         {
             const WithoutGil no_gil;
-            replay_->next_steps(reinterpret_cast<bool*>(begins), reinterpret_cast<bool*>(left_out));
+            replay_->next_steps(begins, left_out);
         }
         return nb::make_tuple(first, second);
     }
 
     void clear() {
         await_draws();
-        const auto cleared = [&] {
-            const WithoutGil no_gil;
-            return replay_->clear();
-        };
-        while (!cleared()) await_thaw();
+        when_thawed([this] { return replay_->clear(); });
     }
 
     void end_episode(nb::handle where) {
@@ -257,7 +240,7 @@ class BoundReplay {
         await_draws();
         const auto flat = read_ids(ids, replicas_);
         double* data;
-        nb::object made = new_float64(flat.dims, data);
+        nb::object made = new_array(probability_, flat.dims, data);
         const WithoutGil no_gil;
         replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, scheduled.data(),
                                stride(scheduled), data);
@@ -294,22 +277,12 @@ class BoundReplay {
 
     Replay& replay() { return *replay_; }  // to be called without Python's lock
 
-    std::int64_t row_stride() const { return replay_->rows().stride(); }
-
-    // Of rows outside: empty where there are none.
+    // What names the storage of the rows; empty if they are in this process's memory.
     std::string storage_identity() const {
         return replay_->outside() != nullptr ? replay_->outside()->identity() : std::string();
     }
     bool storage_was_unflushed() const {
         return replay_->outside() != nullptr && replay_->outside()->was_unflushed();
-    }
-    void flush() {
-        const WithoutGil no_gil;
-        replay_->flush();
-    }
-    void close() {
-        const WithoutGil no_gil;
-        replay_->close();
     }
 
     // Every array but the rows, by name.
@@ -337,10 +310,6 @@ class BoundReplay {
         return frozen;
     }
 
-    bool frozen_elsewhere() {
-        const WithoutGil no_gil;
-        return replay_->lock().frozen_elsewhere();
-    }
     NB_NOINLINE void await_thaw() {
         wait_heard([this] { return replay_->lock().wait_for_thaw(); });
     }
@@ -348,14 +317,6 @@ class BoundReplay {
     PendingDraw ask(nb::object self) { return PendingDraw(std::move(self), *replay_); }
     void await_draws() {
         if (replay_->lock().drawing()) await_these(replay_->lock().asked());
-    }
-    void enter() {
-        const WithoutGil no_gil;
-        replay_->lock().enter();
-    }
-    void leave() {
-        const WithoutGil no_gil;
-        replay_->lock().leave();
     }
 
     void restore(nb::dict state) {
@@ -380,8 +341,6 @@ class BoundReplay {
         }
         return parts;
     }
-
-    void settle() { replay_->settle(); }
 
     // All rows of one replica as bytes (C, stride), writable.
     nb::object bytes(std::int64_t replica, nb::handle owner) const {
@@ -470,20 +429,30 @@ class BoundReplay {
             replay_add(sources, 1, kept, &id);
             return nb::int_(id);
         }
-        char* ids;
-        nb::object made = id_.target(leading.dims(), nb::none(), ids);
-        replay_add(sources, leading.steps < 0 ? 1 : leading.steps, kept,
-                   reinterpret_cast<std::int64_t*>(ids));
+        std::int64_t* ids;
+        nb::object made = new_array(id_, leading.dims(), ids);
+        replay_add(sources, leading.steps < 0 ? 1 : leading.steps, kept, ids);
         return made;
     }
 
-    template <typename Fill>
-    nb::object int64s(const std::vector<std::int64_t>& dims, const Fill& fill) const {
+    // A new array of such values.
+    template <typename Value>
+    static nb::object new_array(const FieldBorder& field, const std::vector<std::int64_t>& dims,
+                                Value*& values) {
         char* data;
-        nb::object made = id_.target(dims, nb::none(), data);
-        const WithoutGil no_gil;
-        fill(reinterpret_cast<std::int64_t*>(data));
+        nb::object made = field.target(dims, nb::none(), data);
+        values = reinterpret_cast<Value*>(data);
         return made;
+    }
+
+    // Repeats a call until no other thread saves the rows.
+    template <typename Call>
+    void when_thawed(const Call& call) {
+        const auto done = [&] {
+            const WithoutGil no_gil;
+            return call();
+        };
+        while (!done()) await_thaw();
     }
 
     // A view of the rows themselves (`columns`) is copied before they are written to.
@@ -492,11 +461,7 @@ class BoundReplay {
     }
 
     void replay_add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
-        const auto stored = [&] {
-            const WithoutGil no_gil;
-            return replay_->add(sources, steps, where, ids);
-        };
-        while (!stored()) await_thaw();
+        when_thawed([&] { return replay_->add(sources, steps, where, ids); });
     }
 
     NB_NOINLINE void await_these(std::int64_t asked) {

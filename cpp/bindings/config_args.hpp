@@ -67,7 +67,7 @@ inline std::unique_ptr<MappedRows> rows_outside(MappedConfig asked, const Replay
     asked.capacity = config.capacity;
     asked.replicas = config.replicas;
     asked.num_envs = config.num_envs;
-    asked.stride = Replay::row_nbytes(config);
+    asked.stride = config.row_nbytes();
     asked.interrupted = [] {  // called without the GIL
         struct Gil {
             PyGILState_STATE before = with_gil([] { return PyGILState_Ensure(); });

@@ -7,8 +7,7 @@
 namespace replaylab {
 
 void bind_replay(nanobind::module_& module);
-void bind_tabular(nanobind::module_& module);
-void bind_q_learners(nanobind::module_& module);
+void bind_learners(nanobind::module_& module);
 void bind_minatar(nanobind::module_& module);
 
 }  // namespace replaylab
@@ -27,7 +26,6 @@ NB_MODULE(_core, module) {
         }
     });
     replaylab::bind_replay(module);
-    replaylab::bind_tabular(module);
-    replaylab::bind_q_learners(module);
+    replaylab::bind_learners(module);
     replaylab::bind_minatar(module);
 }

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <limits>
+#include <type_traits>
 
 #include "bindings/bound_replay.hpp"
 #include "samplers/sampler_table.hpp"
@@ -51,9 +52,8 @@ PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
 
 // Bytes of one row, and of one replica (taken at once, and at most on top), without taking them.
 std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformConfig& transforms) {
-    ReplayConfig config =
-        config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, Retention::fifo, false);
-    return Replay::row_nbytes(config);
+    return config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, Retention::fifo, false)
+        .row_nbytes();
 }
 
 // Where each of these fields would lie in a row.
@@ -87,7 +87,7 @@ std::tuple<std::int64_t, std::int64_t> replica_nbytes(const std::vector<FieldTup
     const ReplayConfig config =
         config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, retention, count_replays);
     check_capacity(config);
-    return {Replay::nbytes(config), Replay::grown_nbytes(config, num_envs)};
+    return {config.nbytes(), config.grown_nbytes(num_envs)};
 }
 
 void bind_sampler_config(nb::module_& module) {
@@ -165,6 +165,16 @@ void bind_handles(nb::module_& module) {
 
 using ReplayClass = nb::class_<BoundReplay>;
 
+// Calls a member of the replay, or of its lock, without Python's lock.
+template <auto Member>
+auto unlocked(BoundReplay& self) {
+    const WithoutGil no_gil;
+    if constexpr (std::is_invocable_v<decltype(Member), Replay&>)
+        return (self.replay().*Member)();
+    else
+        return (self.replay().lock().*Member)();
+}
+
 // What stores, draws and asks.
 void bind_calls(ReplayClass& replay) {
     replay
@@ -187,12 +197,14 @@ void bind_calls(ReplayClass& replay) {
              nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
                      "dict[str, typing.Any] | None, counted: bool = True) -> "
                      "dict[str, typing.Any]"))
-        .def("check_draw", &BoundReplay::check_draw, nb::arg("batch"), nb::call_guard<WithoutGil>())
+        .def(
+            "check_draw", [](BoundReplay& self, std::int64_t batch) { self.replay().check_draw(batch); },
+            nb::arg("batch"), nb::call_guard<WithoutGil>())
         .def("reseed", &BoundReplay::reseed, nb::arg("streams"), "Give each replica another random stream.")
-        .def("check_streams", &BoundReplay::check_streams,
+        .def("check_streams", &unlocked<&Replay::check_streams>,
              "Raise ConfigError while the random streams are copies of another process's.")
-        .def_prop_ro("streams_copied", &BoundReplay::streams_copied)
-        .def("set_streams_copied", &BoundReplay::set_streams_copied)
+        .def_prop_ro("streams_copied", &unlocked<&Replay::streams_copied>)
+        .def("set_streams_copied", &unlocked<&Replay::set_streams_copied>)
         .def("count", &BoundReplay::count, nb::arg("ids"), nb::sig("def count(self, ids: object) -> None"))
         .def("gather", &BoundReplay::gather, nb::arg("ids").none(), nb::arg("transformed"),
              nb::arg("aside") = false,
@@ -202,23 +214,13 @@ void bind_calls(ReplayClass& replay) {
              nb::sig("def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]"))
         .def("environments", &BoundReplay::environments, nb::arg("ids").none(),
              nb::sig("def environments(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
-        .def("open_steps",
-             [](BoundReplay& self) {
-                 const WithoutGil no_gil;
-                 return self.replay().open_steps();
-             })
+        .def("open_steps", &unlocked<&Replay::open_steps>)
         .def(
             "ask_to_continue",
-            [](BoundReplay& self, bool open_matters) {
-                const WithoutGil no_gil;
-                self.replay().ask_to_continue(open_matters);
-            },
-            nb::arg("open_matters"), "Let `add` raise until it is decided whether open episodes continue.")
-        .def("asks_to_continue",
-             [](BoundReplay& self) {
-                 const WithoutGil no_gil;
-                 return self.replay().asks_to_continue();
-             })
+            [](BoundReplay& self, bool open_matters) { self.replay().ask_to_continue(open_matters); },
+            nb::arg("open_matters"), nb::call_guard<WithoutGil>(),
+            "Let `add` raise until it is decided whether open episodes continue.")
+        .def("asks_to_continue", &unlocked<&Replay::asks_to_continue>)
         .def("clear", &BoundReplay::clear)
         .def("next_steps", &BoundReplay::next_steps,
              nb::sig("def next_steps(self) -> tuple[numpy.typing.NDArray[numpy.bool_], "
@@ -249,7 +251,7 @@ void bind_turns(ReplayClass& replay) {
                  BoundReplay& own = nb::cast<BoundReplay&>(self);
                  return own.freeze(nb::borrow<nb::object>(self));
              })
-        .def("frozen_elsewhere", &BoundReplay::frozen_elsewhere,
+        .def("frozen_elsewhere", &unlocked<&ReplayLock::frozen_elsewhere>,
              "Whether another thread lets the rows stay as they are.")
         .def("await_thaw", &BoundReplay::await_thaw)
         .def(
@@ -260,8 +262,9 @@ void bind_turns(ReplayClass& replay) {
             },
             "A draw will be made ahead: until then, what it depends on, or changes, waits.")
         .def("await_draws", &BoundReplay::await_draws)
-        .def("enter", &BoundReplay::enter, "This thread makes draws, or one that does waits for it.")
-        .def("leave", &BoundReplay::leave);
+        .def("enter", &unlocked<&ReplayLock::enter>,
+             "This thread makes draws, or one that does waits for it.")
+        .def("leave", &unlocked<&ReplayLock::leave>);
 }
 
 // What a save reads and a restore writes, and what is known of the rows.
@@ -293,21 +296,17 @@ void bind_contents(ReplayClass& replay) {
             nb::arg("replica"),
             nb::sig("def packed(self, replica: int) -> list[tuple[int, int, "
                     "numpy.typing.NDArray[numpy.uint8]]]"))
-        .def("settle", &BoundReplay::settle)
+        .def("settle", &unlocked<&Replay::settle>)
         .def("offsets", &BoundReplay::offsets)
-        .def("flush", &BoundReplay::flush)
-        .def("close", &BoundReplay::close)
-        .def_prop_ro("row_stride", &BoundReplay::row_stride)
+        .def("flush", &unlocked<&Replay::flush>)
+        .def("close", &unlocked<&Replay::close>)
+        .def_prop_ro("row_stride", [](BoundReplay& self) { return self.replay().rows().stride(); })
         .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
         .def_prop_ro("storage_was_unflushed", &BoundReplay::storage_was_unflushed)
-        .def_prop_ro("nbytes", [](BoundReplay& self) {
-            const WithoutGil no_gil;
-            return self.replay().nbytes();
-        });
+        .def_prop_ro("nbytes", &unlocked<&Replay::nbytes>);
 }
 
 void bind_functions(nb::module_& module) {
-    module.def("release_batch_memory", &release_batch_memory);
     module.def(
         "concatenate",
         [](nb::handle arrays) {

@@ -27,14 +27,8 @@ class Saver : public StateVisitor {
 
   protected:
     bool holds(const std::string&) const override { return true; }
-    void integers(const std::string& name, std::vector<std::int64_t>& values) override {
-        copies_.emplace_back(name, values);
-    }
-    void words(const std::string& name, std::vector<std::uint32_t>& values) override {
-        copies_.emplace_back(name, values);
-    }
-    void floats(const std::string& name, std::vector<float>& values) override {
-        copies_.emplace_back(name, values);
+    void array(const std::string& name, Array values) override {
+        std::visit([&](const auto* own) { copies_.emplace_back(name, *own); }, values);
     }
 
   private:
@@ -50,22 +44,22 @@ class Restorer : public StateVisitor {
 
   protected:
     bool holds(const std::string& name) const override { return arrays_.contains(name.c_str()); }
-    void integers(const std::string& name, std::vector<std::int64_t>& values) override { take(name, values); }
-    void words(const std::string& name, std::vector<std::uint32_t>& values) override { take(name, values); }
-    void floats(const std::string& name, std::vector<float>& values) override { take(name, values); }
-
-  private:
-    template <typename Value>
-    void take(const std::string& name, std::vector<Value>& values) {
+    void array(const std::string& name, Array values) override {
         if (!arrays_.contains(name.c_str()))
             fail("SnapshotError", "the snapshot lacks the array `", name, "`");
-        std::vector<Value> given = vector_of<Value>(arrays_[name.c_str()]);
-        if (!values.empty() && given.size() != values.size())
-            fail("SnapshotError", "the snapshot's array `", name, "` must hold ", values.size(),
-                 " values, but holds ", given.size());
-        values = std::move(given);
+        std::visit(
+            [&](auto* own) {
+                auto saved = vector_of<typename std::remove_pointer_t<decltype(own)>::value_type>(
+                    arrays_[name.c_str()]);
+                if (!own->empty() && saved.size() != own->size())
+                    fail("SnapshotError", "the snapshot's array `", name, "` must hold ", own->size(),
+                         " values, but holds ", saved.size());
+                *own = std::move(saved);
+            },
+            values);
     }
 
+  private:
     nb::dict arrays_;
 };
 

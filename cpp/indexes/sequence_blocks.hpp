@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "storage/episodes.hpp"
 #include "storage/ring.hpp"
@@ -29,6 +30,18 @@ void for_block(const Ring& ring, std::int64_t slot, const Function& function) {
     const std::int64_t end = std::min(span.high + 1, start + ring.stride());
     for (std::int64_t step = std::max(start, span.low); step < end; ++step)
         function(ring.episodes()->slot(span, step));
+}
+
+// Appends the slots of the steps of this slot's row: its block, oldest first, or itself.
+inline void push_row(const Ring& ring, std::int64_t slot, std::vector<std::int64_t>& slots) {
+    if (!ring.in_blocks()) return slots.push_back(slot);
+    for_block(ring, slot, [&](std::int64_t step) { slots.push_back(step); });
+}
+
+// The slot of a block's oldest stored step.
+inline std::int64_t first_of_block(const Ring& ring, std::int64_t slot) {
+    const Episodes::Span span = ring.episodes()->span(slot);
+    return ring.episodes()->slot(span, std::max(span.step / ring.stride() * ring.stride(), span.low));
 }
 
 // How many different rows there are.

@@ -26,15 +26,6 @@ REPLAYLAB_INLINE float squared_norm(const float* x, std::int64_t count) {
     return squares;
 }
 
-// The kernels for one kind of processor.
-struct Kernels {
-    void (*product)(const Product&);
-    void (*outer)(const Outer&);
-    void (*step)(const OptimizerStep&, const float*, float*, float*, float*, std::int64_t);
-    float (*squared_norm)(const float*, std::int64_t);
-    void (*pixels)(const Pixels&);
-};
-
 #define REPLAYLAB_KERNELS(NAME, TARGET, VECTOR, OUTPUTS, VECTORS)                                           \
     TARGET void product_##NAME(const Product& p) { product<VECTOR, OUTPUTS, VECTORS>(p); }                  \
     TARGET void outer_##NAME(const Outer& p) { outer<VECTOR, OUTPUTS / 2>(p); }                             \
@@ -44,7 +35,7 @@ struct Kernels {
     }                                                                                                       \
     TARGET float squared_norm_##NAME(const float* x, std::int64_t n) { return squared_norm<VECTOR>(x, n); } \
     TARGET void pixels_##NAME(const Pixels& p) { pixels<VECTOR>(p); }                                       \
-    constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, step_##NAME, squared_norm_##NAME, pixels_##NAME};
+    constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, pixels_##NAME, squared_norm_##NAME, step_##NAME};
 
 REPLAYLAB_KERNELS(portable, , Float4, 4, 2)
 #ifdef REPLAYLAB_X86
@@ -66,9 +57,6 @@ const Choice choices[] = {
 #endif
     {"portable", true, k_portable}};
 
-Kernels kernels =
-    std::find_if(std::begin(choices), std::end(choices), [](const Choice& c) { return c.usable; })->kernels;
-
 // An outer product with whole vectors of inputs: with x turned to (row, input) first there are no lanes to
 // add up in the end, which for a thousand inputs and 32 rows takes three times as long as all the rest.
 void outer_of_wide(const Outer& p, float* turned) {
@@ -82,6 +70,9 @@ void outer_of_wide(const Outer& p, float* turned) {
 }
 
 }  // namespace
+
+Kernels kernels =
+    std::find_if(std::begin(choices), std::end(choices), [](const Choice& c) { return c.usable; })->kernels;
 
 std::vector<std::string> usable_kernels() {
     std::vector<std::string> names;
@@ -170,17 +161,6 @@ void Perceptron::backward(const float* parameters, const float* activations, flo
             kernels.product({parameters + layer->weight, 1, layer->inputs, dy, nullptr, x, false,
                              layer->inputs, layer->outputs, rows, slopes + layer->from * rows});
     }
-}
-
-void dense(const Product& product) { kernels.product(product); }
-
-void dense_gradient(const Outer& outer) { kernels.outer(outer); }
-
-void read_pixels(const Pixels& pixels) { kernels.pixels(pixels); }
-
-void optimize(const OptimizerStep& step, const float* gradients, float* mean, float* square,
-              float* parameters, std::int64_t count) {
-    kernels.step(step, gradients, mean, square, parameters, count);
 }
 
 void clip(float* gradients, std::int64_t count, float most) {

@@ -23,7 +23,22 @@ struct Layer {
     bool relu;
 };
 
-// The kernels this processor can run, best first; the best are used unless a test asks for others.
+// What is computed in vectors of the processor's; see kernels.hpp.
+struct Product;
+struct Outer;
+struct Pixels;
+struct Kernels {
+    void (*product)(const Product&);
+    void (*outer)(const Outer&);
+    void (*pixels)(const Pixels&);
+    float (*squared_norm)(const float*, std::int64_t);
+    // One step of an optimizer on `count` parameters.
+    void (*step)(const OptimizerStep& step, const float* gradients, float* mean, float* square,
+                 float* parameters, std::int64_t count);
+};
+extern Kernels kernels;
+
+// Those that this processor can run, best first; the best are used unless a test asks for others.
 std::vector<std::string> usable_kernels();
 void use_kernels(const std::string& name);
 
@@ -57,18 +72,6 @@ class Perceptron {
     std::int64_t parameters_ = 0, features_ = 0, actions_;
     bool dueling_;
 };
-
-// The two products of a dense layer, and images into their layout, by the kernels in use; see kernels.hpp.
-struct Product;
-struct Outer;
-struct Pixels;
-void dense(const Product& product);
-void dense_gradient(const Outer& outer);
-void read_pixels(const Pixels& pixels);
-
-// One step of an optimizer on `count` parameters.
-void optimize(const OptimizerStep& step, const float* gradients, float* mean, float* square,
-              float* parameters, std::int64_t count);
 
 // Scales the gradients to a Euclidean norm of at most `most`.
 void clip(float* gradients, std::int64_t count, float most);

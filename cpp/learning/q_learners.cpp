@@ -52,9 +52,9 @@ void QLearners::read_inputs(const QInputs& obs, std::int64_t first, std::int64_t
         return;
     }
     for (std::int64_t channel = 0; channel < image.channels; ++channel)
-        read_pixels({obs.pixels + first * image.size() + channel * image.places(), 1.0f / 255.0f,
-                     image.places(), image.size(), rows, padded, image.channels * padded,
-                     activations_.data() + channel * padded});
+        kernels.pixels({obs.pixels + first * image.size() + channel * image.places(), 1.0f / 255.0f,
+                        image.places(), image.size(), rows, padded, image.channels * padded,
+                        activations_.data() + channel * padded});
 }
 
 void QLearners::q_values(const QInputs& obs, std::int64_t rows, float* q) {
@@ -138,7 +138,7 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
         clip(gradient, count, settings_.max_grad_norm);
         const OptimizerStep step =
             step_of(settings_.optimizer, bias, learning_rates[static_cast<std::size_t>(r)]);
-        optimize(step, gradient, mean.data() + r * count, square.data() + r * count, parameters, count);
+        kernels.step(step, gradient, mean.data() + r * count, square.data() + r * count, parameters, count);
         if (!follow) continue;
         float* old = target.data() + r * count;
         for (std::int64_t i = 0; i < count; ++i)

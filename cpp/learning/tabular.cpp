@@ -58,10 +58,10 @@ void TabularUpdate::run() const {
     for (std::int64_t r = 0; r < replicas; ++r) {
         double* table = q + r * states * actions;
         Random random({});
-        if (target == Target::sampled) std::copy_n(streams + 4 * r, 4, random.state().begin());
+        if (streams) std::copy_n(streams + 4 * r, 4, random.state().begin());
         for (std::int64_t i = r * rows; i < (r + 1) * rows; ++i) {
             const double* next = table + within(next_obs, i, states) * actions;
-            const double value = target == Target::expected ? expected_value(next, actions, epsilon[r])
+            const double value = !streams ? expected_value(next, actions, epsilon[r])
                                  : next_action && next_action[i] >= 0
                                      ? next[within(next_action, i, actions)]
                                      : sampled_value(next, actions, epsilon[r], random);
@@ -70,7 +70,7 @@ void TabularUpdate::run() const {
             td_error[i] = reward[i] + discount[i] * value - here;
             here += step_size[i] * td_error[i];
         }
-        if (target == Target::sampled) std::copy_n(random.state().begin(), 4, streams + 4 * r);
+        if (streams) std::copy_n(random.state().begin(), 4, streams + 4 * r);
     }
 }
 

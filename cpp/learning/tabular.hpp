@@ -5,22 +5,16 @@
 
 namespace replaylab {
 
-// What a target takes of the next state's values. ε is each replica's own, and ε = 0 is the maximum.
-enum class Target {
-    expected,  // (1 − ε)·max + ε·mean
-    sampled,   // the value of the given next action; if it is negative, of an ε-greedy one drawn at the row's
-               // turn
-};
-
 // Arrays (R, B), row by row, except for the tables (R, S, A), ε (R) and the streams (R, 4).
 struct TabularUpdate {
     std::int64_t replicas, rows, states, actions;
     double* q;
     const std::int64_t *obs, *action, *next_obs, *next_action;  // no next_action: all are −1
     const double *reward, *discount, *step_size, *epsilon;
-    std::uint64_t* streams;  // only where actions are sampled
+    // What a target takes of the next state's values. Null: (1 − ε)·max + ε·mean. Otherwise the value of the
+    // given next action; if it is negative, of an ε-greedy one drawn from the stream at the row's turn.
+    std::uint64_t* streams;
     double *td_error, *q_before;
-    Target target;
 
     // Throws, before anything has changed, if a state or an action is not in the tables.
     void check() const;

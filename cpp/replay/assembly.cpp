@@ -80,15 +80,9 @@ std::int64_t Assembly::row_of(const Position& position) const {
     return position.stored ? position.span.slot : rows_.zero_row();
 }
 
-void Assembly::find_own(const Source& source, const std::int64_t* slots, std::int64_t n) {
-    if (config_.looks_around())
-        place(source, slots, n);
-    else
-        own_.assign(slots, slots + n);
-}
-
 // The steps that the drawn rows show: themselves, or the sequences of their blocks.
-void Assembly::place(const Source& source, const std::int64_t* slots, std::int64_t n) {
+void Assembly::find_own(const Source& source, const std::int64_t* slots, std::int64_t n) {
+    if (!config_.looks_around()) return own_.assign(slots, slots + n);
     // Where no other transform looks around from the steps of a sequence, their rows are all that is needed.
     const bool rows_alone = config_.n_step == 0 && config_.frames == 0 && config_.strategy == Strategy::none;
     positions_.clear();
@@ -309,19 +303,6 @@ std::int64_t Assembly::goal(const Source& source, std::int64_t slot) const {
     if (config_.strategy == Strategy::future) step = span.step + below(span.high - span.step + 1);
     if (config_.strategy == Strategy::episode) step = span.low + below(span.high - span.low + 1);
     return source.episodes->slot(span, step);
-}
-
-void Assembly::block(const Episodes& episodes, std::int64_t slot, std::vector<std::int64_t>& out) const {
-    const Episodes::Span span = episodes.span(slot);
-    const std::int64_t start = block_start(span);
-    const std::int64_t end = std::min(span.high + 1, start + config_.stride);
-    for (std::int64_t step = std::max(start, span.low); step < end; ++step)
-        out.push_back(episodes.slot(span, step));
-}
-
-std::int64_t Assembly::block_first(const Episodes& episodes, std::int64_t slot) const {
-    const Episodes::Span span = episodes.span(slot);
-    return episodes.slot(span, std::max(block_start(span), span.low));
 }
 
 }  // namespace replaylab

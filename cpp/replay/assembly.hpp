@@ -99,12 +99,6 @@ class Assembly {
     // around them.
     const std::vector<std::int64_t>& own() const { return own_; }
 
-    // The stored slots of the sequence block that holds the step in this slot, oldest first.
-    void block(const Episodes& episodes, std::int64_t slot, std::vector<std::int64_t>& out) const;
-
-    // The first of them alone.
-    std::int64_t block_first(const Episodes& episodes, std::int64_t slot) const;
-
   private:
     struct Position {
         Episodes::Span span;
@@ -113,7 +107,6 @@ class Assembly {
 
     Position at(const Source& source, const Episodes::Span& span, std::int64_t step) const;
     std::int64_t row_of(const Position& position) const;
-    void place(const Source& source, const std::int64_t* slots, std::int64_t n);
     void follow(const Source& source, std::int64_t from, char* const* targets, const ExtraTargets& extra);
     void stack_all(const Source& source, std::int64_t n, std::int64_t from, char* const* targets);
     void stack(const Source& source, const Shown& field, std::int64_t begin, std::int64_t end,
@@ -128,9 +121,6 @@ class Assembly {
     void copy_all(const Source& source, const std::vector<std::int64_t>& rows, std::int64_t from,
                   bool of_last, bool of_next, char* const* targets);
     std::int64_t inner_steps() const { return inner() ? config_.n_step : 1; }
-    std::int64_t block_start(const Episodes::Span& span) const {
-        return span.step / config_.stride * config_.stride;
-    }
 
     TransformConfig config_;
     std::vector<Shown> shown_;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "replay/replay_layout.hpp"
+#include "indexes/sequence_blocks.hpp"
 #include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 #include "support/prefetch.hpp"
@@ -14,18 +14,18 @@ namespace replaylab {
 
 Replay::Replay(ReplayConfig config)
     : outside_(std::move(config.outside)),
-      rows_(stored_columns(config), config.capacity, config.replicas,
+      rows_(config.stored_columns(), config.capacity, config.replicas,
             config.transforms.derived ? config.capacity : 0, outside_.get()),
       num_envs_(config.num_envs),
       skip_after_end_(config.skip_after_end),
       sampler_(config.sampler),
-      stored_(stored_fields(config)),
-      nbytes_(
-          config.replicas *
-          (nbytes(config) -
-           (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) + environments_nbytes(config) : 0))),
-      assembly_(config.transforms, shown_fields(config, true), rows_),
-      plain_(TransformConfig{}, shown_fields(config, false), rows_) {
+      stored_(config.stored_fields()),
+      nbytes_(config.replicas *
+              (config.nbytes() -
+               (outside_ ? (config.row_nbytes() - 4) * (config.capacity + 1) + config.environments_nbytes()
+                         : 0))),
+      assembly_(config.transforms, config.shown_fields(true), rows_),
+      plain_(TransformConfig{}, config.shown_fields(false), rows_) {
     for (std::size_t f = 0; f < config.fields.size(); ++f) {
         const Column& column = config.fields[f];
         if (column.bytes != column.itemsize) continue;  // many values: not the flag of this name
@@ -41,10 +41,10 @@ Replay::Replay(ReplayConfig config)
             Ring(config.capacity, config.retention), Random(config.streams[static_cast<std::size_t>(r)]),
             make_sampler(config.sampler, config.capacity),
             std::vector<char>(static_cast<std::size_t>(num_envs_), kNone),
-            zeros_by_slot(outside_ ? 0 : environments_nbytes(config) / 4), nullptr, nullptr,
+            zeros_by_slot(outside_ ? 0 : config.environments_nbytes() / 4), nullptr, nullptr,
             zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{}});
         Single& one = replays_.back();
-        if (keeps_episodes(config))
+        if (config.keeps_episodes())
             one.episodes =
                 std::make_unique<Episodes>(config.capacity, outside_ ? outside_->streams() : num_envs_);
         if (config.transforms.derived) one.next_rows = std::make_unique<NextRows>(rows_, r, num_envs_, pairs);
@@ -320,7 +320,7 @@ void Replay::draw(std::int64_t replica, std::int64_t batch, const double* schedu
         ends_.clear();
         for (std::int64_t k = 0; k < n; ++k) {
             const std::size_t begin = places_.size();
-            assembly_.block(*one.episodes, slots_[static_cast<std::size_t>(k)], places_);
+            push_row(one.ring, slots_[static_cast<std::size_t>(k)], places_);
             ids[from + k] = one.ring.id(places_[begin]);
             ends_.push_back(static_cast<std::ptrdiff_t>(places_.size()));
         }
@@ -358,35 +358,25 @@ void Replay::count(const std::int64_t* given, std::int64_t n) {
     }
 }
 
-void Replay::check_id(std::int64_t replica, std::int64_t id) const {
-    const std::int64_t next = replays_[static_cast<std::size_t>(replica)].ring.next_id();
-    if (id >= -1 && id < next) return;
-    if (next == 0) fail("IdError", "id ", id, " was never given out: no step was stored yet");
-    fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
-         "; pass the ids that add or sample returned");
-}
-
-// The ids as they are now: the caller's array may change at any time.
-const std::int64_t* Replay::copied(const std::int64_t* ids, std::int64_t n) {
-    ids_.assign(ids, ids + n * replicas());
-    return ids_.data();
-}
-
-// And each was given out.
+// The ids as they are now, as the caller's array may change at any time; each was given out.
 const std::int64_t* Replay::checked(const std::int64_t* ids, std::int64_t n) {
-    const std::int64_t* own = copied(ids, n);
+    ids_.assign(ids, ids + n * replicas());
     for (std::int64_t r = 0; r < replicas(); ++r) {
         const std::int64_t next = replays_[static_cast<std::size_t>(r)].ring.next_id();
-        for (std::int64_t k = r * n; k < (r + 1) * n; ++k)
-            if (own[k] < -1 || own[k] >= next) check_id(r, own[k]);
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
+            const std::int64_t id = ids_[static_cast<std::size_t>(k)];
+            if (id >= -1 && id < next) continue;
+            if (next == 0) fail("IdError", "id ", id, " was never given out: no step was stored yet");
+            fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
+                 "; pass the ids that add or sample returned");
+        }
     }
-    return own;
+    return ids_.data();
 }
 
 void Replay::check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const {
     const Ring& ring = replays_[static_cast<std::size_t>(replica)].ring;
     for (std::int64_t k = replica * n; k < (replica + 1) * n; ++k) {
-        check_id(replica, ids[k]);
         if (ring.holds(ids[k])) continue;
         if (ring.size() == 0) fail("IdError", "id ", ids[k], " is not stored: the buffer holds no step now");
         fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
@@ -418,10 +408,7 @@ std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::i
                 continue;
             }
             ++updated;
-            if (assembly_.config().length > 0)
-                assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
-            else
-                slots_.push_back(one.ring.slot(ids[k]));
+            push_row(one.ring, one.ring.slot(ids[k]), slots_);
             values_.resize(slots_.size(), values[k]);
         }
         const auto fed = static_cast<std::int64_t>(slots_.size());
@@ -444,10 +431,7 @@ void Replay::probabilities(const std::int64_t* given, std::int64_t n, std::int64
             if (!one.ring.holds(ids[k])) continue;
             const std::int64_t slot = one.ring.slot(ids[k]);
             const std::size_t before = slots_.size();
-            if (assembly_.config().length == 0)
-                slots_.push_back(slot);
-            else
-                assembly_.block(*one.episodes, slot, slots_);
+            push_row(one.ring, slot, slots_);
             if (slots_[before] != slot) slots_.resize(before);  // it does not stand for its block
             places_.resize(slots_.size(), k);
         }
@@ -462,7 +446,7 @@ void Replay::gather(const std::int64_t* given, std::int64_t n, bool transformed,
                     char* const* targets, const ExtraTargets& extra) {
     const auto held = lock_.take();
     catch_up();
-    const std::int64_t* ids = copied(given, n);
+    const std::int64_t* ids = checked(given, n);
     for (std::int64_t r = 0; r < replicas(); ++r) check_stored(r, ids, n);
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
@@ -491,9 +475,9 @@ void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t widt
         if (!one.ring.holds(ids[k])) continue;
         slots_.clear();
         if (width == 1)
-            slots_.push_back(assembly_.block_first(*one.episodes, one.ring.slot(ids[k])));
+            slots_.push_back(first_of_block(one.ring, one.ring.slot(ids[k])));
         else
-            assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
+            push_row(one.ring, one.ring.slot(ids[k]), slots_);
         for (std::size_t j = 0; j < slots_.size(); ++j)
             out[k * width + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
     }

@@ -35,6 +35,23 @@ struct ReplayConfig {
     // Somebody else has the rows: fields are read where they say that an episode ends, but neither stored nor
     // shown.
     bool rows_elsewhere = false;
+
+    // What follows: see replay_layout.cpp. Fields that have a column: all but a derived next_obs, and none
+    // where somebody else has the rows.
+    std::vector<std::int64_t> stored_fields() const;
+    std::vector<Column> stored_columns() const;
+    // Where each field is stored and what of a row it shows.
+    std::vector<Shown> shown_fields(bool transformed) const;
+    bool keeps_episodes() const;
+
+    std::int64_t row_nbytes() const;
+    // Bytes for the number of the environment of each slot's step: none with one environment, or where the
+    // record of its episode holds that number.
+    std::int64_t environments_nbytes() const;
+    // Bytes of one replica, before any is taken; and what may come on top, uncompressed, as steps of so many
+    // streams come in: environments, of each writer if the rows are outside.
+    std::int64_t nbytes() const;
+    std::int64_t grown_nbytes(std::int64_t streams) const;
 };
 
 // What happened so far in one replica.
@@ -163,15 +180,6 @@ class Replay {
     std::int64_t replicas() const { return static_cast<std::int64_t>(replays_.size()); }
     std::int64_t nbytes() const;
 
-    // What that may grow to; compressed values counted as they are.
-
-    static std::int64_t row_nbytes(const ReplayConfig& config);
-
-    // Bytes of one replica, before any is taken; and what may come on top, uncompressed, as steps of so many
-    // streams come in: environments, of each writer if the rows are outside.
-    static std::int64_t nbytes(const ReplayConfig& config);
-    static std::int64_t grown_nbytes(const ReplayConfig& config, std::int64_t streams);
-
   private:
     // What an environment's last step did to its episode. None: there is no such step, or none that the next
     // one could follow.
@@ -208,7 +216,6 @@ class Replay {
     bool resets_next(const Single& one, std::int64_t env) const {
         return skip_after_end_ && one.last[static_cast<std::size_t>(env)] == kEnded;
     }
-    bool undecided(const Single& one, std::int64_t env) const;
     void check_decided() const;
     std::int64_t environment(const Single& one, std::int64_t slot) const;
     std::int64_t column_of(std::int64_t field) const;
@@ -223,9 +230,7 @@ class Replay {
     void draw(std::int64_t replica, std::int64_t batch, const double* scheduled, char* const* targets,
               std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
     Source source(std::int64_t replica);
-    void check_id(std::int64_t replica, std::int64_t id) const;
     void check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const;
-    const std::int64_t* copied(const std::int64_t* ids, std::int64_t n);
     const std::int64_t* checked(const std::int64_t* ids, std::int64_t n);
     void count(Single& one, std::int64_t rows);
 

@@ -106,14 +106,10 @@ std::vector<std::vector<std::int64_t>> Replay::open_steps() const {
     return found;
 }
 
-bool Replay::undecided(const Single& one, std::int64_t env) const {
-    return resets_next(one, env) || (open_matters_ && one.last[static_cast<std::size_t>(env)] == kOpen);
-}
-
 void Replay::check_decided() const {
     for (const Single& one : replays_)
         for (std::int64_t e = 0; e < num_envs_; ++e)
-            if (undecided(one, e))
+            if (resets_next(one, e) || (open_matters_ && one.last[static_cast<std::size_t>(e)] == kOpen))
                 fail("ConfigError",
                      "the buffer was saved in the middle of an episode, so it needs to know whether the next "
                      "steps continue that episode; pass continue_episodes=True to load() or restore() if the "

@@ -36,10 +36,7 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
              "`batch_size` must be a multiple of the sampler's `block_length`, but got batch_size=", batch,
              ", block_length=", block_length_, "; ask for ", (batch / block_length_ + 1) * block_length_,
              " rows, or for blocks of a length that divides ", batch);
-    if (!(tree_.total() > 0.0))
-        fail("EmptyBufferError", "every one of the ", ring.size(),
-             " stored steps has priority 0, so none can be drawn; give at least one a positive priority "
-             "with update_priorities");
+    if (!(tree_.total() > 0.0)) refuse_zeros(ring);
     if (replace_) return;
     std::int64_t drawable = ring.size();
     for (std::int64_t slot = 0; slot < ring.size() && some_zero_; ++slot)

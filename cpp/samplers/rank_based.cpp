@@ -27,10 +27,7 @@ class Ranking : public Sampler {
 
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
-        if (ranked() == 0)
-            fail("EmptyBufferError", "every one of the ", ring.size(),
-                 " stored steps has priority 0, so none can be drawn; give at least one a positive priority "
-                 "with update_priorities");
+        if (ranked() == 0) refuse_zeros(ring);
     }
 
     // New steps get the largest priority now stored, or there ever was; 1 when there is none, or it is 0.

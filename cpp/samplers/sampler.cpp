@@ -30,17 +30,11 @@ void Sampler::need(const char* sampler, const Ring& ring, std::int64_t batch, st
          "); ask for fewer, or add more steps first");
 }
 
-void Sampler::finish(const Ring&, const std::int64_t*, std::int64_t) {}
-
-void Sampler::stored(const Ring&, Random&, const std::int64_t*, std::int64_t) {}
-
-void Sampler::ended(const Ring&, std::int64_t, bool) {}
-
-void Sampler::update(const Ring&, const std::int64_t*, const double*, std::int64_t, bool) {}
-
-void Sampler::visit(StateVisitor&) {}
-
-void Sampler::restored(const Ring&, const std::vector<End>*) {}
+void Sampler::refuse_zeros(const Ring& ring) {
+    fail("EmptyBufferError", "every one of the ", ring.size(),
+         " stored steps has priority 0, so none can be drawn; give at least one a positive priority with "
+         "update_priorities");
+}
 
 void draw_uniform(const Ring& ring, Random& random, std::int64_t n, std::int64_t* slots) {
     const auto size = static_cast<std::uint64_t>(ring.size());

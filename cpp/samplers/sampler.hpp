@@ -64,7 +64,7 @@ class Sampler {
 
     // Ends a draw: samplers whose state depends on drawn batches update it. Until then distribution() returns
     // the probabilities that the batch was drawn with.
-    virtual void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n);
+    virtual void finish(const Ring&, const std::int64_t*, std::int64_t) {}
 
     // Writes, for n stored slots, the probability that a random row of the next batch is that step.
     virtual void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
@@ -75,18 +75,17 @@ class Sampler {
     virtual std::optional<SamplingTotals> totals(const Ring&) const { return std::nullopt; }
 
     // Records n new steps in these slots, in this order; the ring already holds them.
-    virtual void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n);
+    virtual void stored(const Ring&, Random&, const std::int64_t*, std::int64_t) {}
 
     // This stored step ended its episode, truncated if not terminated; stored() knows the step already.
     // Called where the table's line says `episodes`.
-    virtual void ended(const Ring& ring, std::int64_t slot, bool terminated);
+    virtual void ended(const Ring&, std::int64_t, bool) {}
 
     // Applies the learner's feedback for stored steps: TD errors, or the priorities themselves.
-    virtual void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
-                        bool td_errors);
+    virtual void update(const Ring&, const std::int64_t*, const double*, std::int64_t, bool) {}
 
     // Saves or restores the sampler's state.
-    virtual void visit(StateVisitor& state);
+    virtual void visit(StateVisitor&) {}
 
     // Returns whether the restored state is valid for this ring: every slot in it is in use.
     virtual bool fits(const Ring&) const { return true; }
@@ -94,11 +93,14 @@ class Sampler {
     // Recomputes derived state after visit() has restored this sampler and the ring. Where the table's line
     // says `episodes`, `ends` are the stored steps that ended their episodes, oldest first; null if it is not
     // known which of them terminated.
-    virtual void restored(const Ring& ring, const std::vector<End>* ends);
+    virtual void restored(const Ring&, const std::vector<End>*) {}
 
   protected:
     // Throws if there are fewer rows than a batch without repetition needs.
     static void need(const char* sampler, const Ring& ring, std::int64_t batch, std::int64_t rows);
+
+    // Throws that every stored step has priority 0.
+    [[noreturn]] static void refuse_zeros(const Ring& ring);
 };
 
 // Returns the prefix of a part's state within that of its mixture.

@@ -95,7 +95,6 @@ class MappedRows {
     std::int64_t zero_row() const { return log_ + writers_; }      // the number of a row that is always zero
     std::int64_t streams() const { return writers_ * num_envs_; }
     std::int64_t headroom() const { return log_ - capacity_; }
-    std::int64_t writers() const { return writers_; }
     bool was_unflushed() const { return was_unflushed_; }      // the machine stopped with steps not flushed
     const std::string& identity() const { return identity_; }  // of this file: one made again has another
 

@@ -208,16 +208,6 @@ void PackedLog::prefetch(Ref ref) const {
     for (int line = 0; line < 4; ++line) replaylab::prefetch(at + 64 * line);
 }
 
-void PackedLog::release(Ref ref) {
-    if (ref == 0 || (ref & kLoose) != 0) return;
-    const std::int64_t index = segment_of(ref);
-    const std::int64_t total = entry(index, static_cast<std::int64_t>(ref & 0xFFFFFFFFu)).total();
-    Segment& segment = segments_[static_cast<std::size_t>(index)];
-    segment.living -= total;
-    living_ -= total;
-    if (--segment.held == 0 && index != open_) drop(segment);
-}
-
 // One living value keeps its whole segment. Once more than half of the bytes (and a few segments) are of dead
 // values, the caller puts what lives in the emptiest segment again, which is then let go of.
 std::int64_t PackedLog::sparse() const {
@@ -305,15 +295,16 @@ std::vector<PackedLog::Part> PackedLog::parts() const {
     return parts;
 }
 
-void PackedLog::hold(Ref ref) {
+void PackedLog::hold(Ref ref, std::int64_t times) {
     if ((ref & kLoose) != 0 && ref - kLoose >= loose_.size()) damaged();
     if (ref == 0 || (ref & kLoose) != 0) return;
     const std::int64_t index = segment_of(ref);
-    const std::int64_t total = entry(index, static_cast<std::int64_t>(ref & 0xFFFFFFFFu)).total();
+    const std::int64_t bytes = times * entry(index, static_cast<std::int64_t>(ref & 0xFFFFFFFFu)).total();
     Segment& segment = segments_[static_cast<std::size_t>(index)];
-    ++segment.held;
-    segment.living += total;
-    living_ += total;
+    segment.held += times;
+    segment.living += bytes;
+    living_ += bytes;
+    if (segment.held == 0 && index != open_) drop(segment);
 }
 
 void PackedLog::settle() {

@@ -32,7 +32,7 @@ class PackedLog {
     void trim();
 
     Ref put(const char* value);
-    void release(Ref ref);
+    void release(Ref ref) { hold(ref, -1); }
 
     // Unpacks a value; throws on bytes that are invalid.
     void get(Ref ref, char* value);
@@ -62,7 +62,7 @@ class PackedLog {
     };
     void visit(const std::string& name, StateVisitor& state);
     std::vector<Part> parts() const;
-    void hold(Ref ref);
+    void hold(Ref ref, std::int64_t times = 1);
     void settle();
 
   private:

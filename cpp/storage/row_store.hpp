@@ -40,8 +40,7 @@ class RowStore {
     const std::vector<Column>& columns() const { return columns_; }
     std::int64_t stride() const { return stride_; }
     std::int64_t capacity() const { return capacity_; }
-    std::int64_t nbytes() const { return stride_ * (capacity_ + 1) * replicas_; }
-    std::int64_t packed_nbytes() const;  // on top, for compressed columns: as much as it takes at the moment
+    std::int64_t packed_nbytes() const;  // of compressed columns, in addition to the rows
     char* row(std::int64_t replica, std::int64_t index) const {
         return base_ + replica * replica_bytes_ + place(replica, index) * stride_;
     }

@@ -11,10 +11,8 @@
 namespace replaylab {
 
 #if defined(REPLAYLAB_CHECK_LOCKS)
-// Builds with sanitizers enforce the rule of gil.hpp.
-ReplayLock::Held::Held(ReplayLock& lock) : lock_(lock) {
+void ReplayLock::check_gil() {
     if (PyGILState_Check()) Py_FatalError("a lock of the core was taken with Python's lock held");
-    lock_.lock();
 }
 #endif
 
@@ -26,29 +24,29 @@ std::uint64_t ReplayLock::freeze() {
 }
 
 void ReplayLock::thaw(std::uint64_t frozen) {
-    const Held held = take();
+    const auto held = take();
     if (frozen != forks_ || --freezes_ > 0) return;
     changed_->notify_all();
 }
 
 bool ReplayLock::frozen_elsewhere() {
-    const Held held = take();
+    const auto held = take();
     return frozen_by_another();
 }
 
 void ReplayLock::made() {
-    const Held held = take();
+    const auto held = take();
     if (drawing()) made_.fetch_add(1, std::memory_order_relaxed);
     changed_->notify_all();
 }
 
 void ReplayLock::enter() {
-    const Held held = take();
+    const auto held = take();
     inside_.push_back(std::this_thread::get_id());
 }
 
 void ReplayLock::leave() {
-    const Held held = take();
+    const auto held = take();
     const auto found = std::find(inside_.begin(), inside_.end(), std::this_thread::get_id());
     if (found != inside_.end()) inside_.erase(found);
 }
@@ -58,10 +56,8 @@ void ReplayLock::leave() {
 template <typename Done>
 bool ReplayLock::wait(Done done) {
     constexpr std::chrono::milliseconds kMoment(50);
-    lock();
-    const bool over = changed_->wait_for(static_cast<ForkSafeMutex&>(*this), kMoment, done);
-    unlock();
-    return over;
+    const auto held = take();
+    return changed_->wait_for(*this, kMoment, done);
 }
 
 bool ReplayLock::wait_for_thaw() {

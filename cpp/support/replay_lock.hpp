@@ -18,9 +18,14 @@ namespace replaylab {
 
 class ReplayLock : private ForkSafeMutex {
   public:
-    // Holds the lock until it is destroyed. Its owner runs no Python and never blocks.
-    class Held;
-    Held take();
+    // The lock is held as long as the result lives. Its owner runs no Python and never blocks.
+    std::lock_guard<ReplayLock> take() { return std::lock_guard<ReplayLock>(*this); }
+
+    void lock() {
+        check_gil();
+        ForkSafeMutex::lock();
+    }
+    using ForkSafeMutex::unlock;
 
     // From freeze() to thaw(), which takes what freeze() returned, rows do not change. The same thread may
     // freeze again; another thread gets 0, and waits. The first four are called with the lock held.
@@ -54,6 +59,11 @@ class ReplayLock : private ForkSafeMutex {
     bool wait_for_draws(std::int64_t asked);
 
   private:
+#if defined(REPLAYLAB_CHECK_LOCKS)
+    static void check_gil();  // builds with sanitizers enforce the rule of gil.hpp
+#else
+    static void check_gil() {}
+#endif
     void forked() override;
     template <typename Done>
     bool wait(Done done);
@@ -67,22 +77,5 @@ class ReplayLock : private ForkSafeMutex {
     std::atomic<std::int64_t> asked_{0}, made_{0};
     std::vector<std::thread::id> inside_;
 };
-
-class ReplayLock::Held {
-  public:
-    explicit Held(ReplayLock& lock);
-    ~Held() { lock_.unlock(); }
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
-
-  private:
-    ReplayLock& lock_;
-};
-
-inline ReplayLock::Held ReplayLock::take() { return Held(*this); }
-
-#if !defined(REPLAYLAB_CHECK_LOCKS)
-inline ReplayLock::Held::Held(ReplayLock& lock) : lock_(lock) { lock_.lock(); }
-#endif
 
 }  // namespace replaylab

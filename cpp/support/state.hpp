@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "support/error.hpp"
@@ -15,14 +15,13 @@ class StateVisitor {
   public:
     virtual ~StateVisitor() = default;
 
-    void visit(const std::string& name, std::vector<std::int64_t>& values) {
-        integers(prefix_ + name, values);
+    template <typename Value>
+    void visit(const std::string& name, std::vector<Value>& values) {
+        array(prefix_ + name, &values);
     }
-    void visit(const std::string& name, std::vector<std::uint32_t>& values) { words(prefix_ + name, values); }
-    void visit(const std::string& name, std::vector<float>& values) { floats(prefix_ + name, values); }
     void visit(const std::string& name, std::int64_t& value) {
         std::vector<std::int64_t> one{value};
-        integers(prefix_ + name, one);
+        visit(name, one);
         value = one.at(0);
     }
 
@@ -50,9 +49,8 @@ class StateVisitor {
 
   protected:
     virtual bool holds(const std::string& name) const = 0;
-    virtual void integers(const std::string& name, std::vector<std::int64_t>& values) = 0;
-    virtual void words(const std::string& name, std::vector<std::uint32_t>& values) = 0;
-    virtual void floats(const std::string& name, std::vector<float>& values) = 0;
+    using Array = std::variant<std::vector<std::int64_t>*, std::vector<std::uint32_t>*, std::vector<float>*>;
+    virtual void array(const std::string& name, Array values) = 0;
 
   private:
     std::string prefix_;

@@ -124,8 +124,8 @@ class TapeEngine(PythonEngine[Tape]):
 
     def _next(self, batch_size: int) -> tuple[Ids, Floats]:
         """Return the ids of the next draw and their probabilities, (R, B)."""
-        stored = min(self._core.counts()[0])
-        self._check_stored(max(stored, 1) if self._layout.min_size == 1 else stored)  # the tape says what must be there
+        if self._layout.min_size > 1:  # otherwise the tape determines what must be there
+            self._core.check_draw(1)
         tape, path = self._tape, self._sampler.path
         if batch_size != tape.rows:
             raise ConfigError(

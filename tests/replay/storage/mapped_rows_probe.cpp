@@ -210,7 +210,7 @@ int main(int argc, char** argv) {
     // All at rest, and none may have lost its row: as many writers as there are places can still add.
     check(rows, capacity, true);
     std::vector<MappedRows*> all;
-    for (std::int64_t w = 0; w < rows.writers(); ++w) {
+    for (std::int64_t w = 0; w < 2 * kWriters; ++w) {
         all.push_back(new MappedRows(config(path)));
         std::memset(all.back()->blank(0), 0xee, 8 * kWords);  // its own, or it tears another's
         std::memset(all.back()->blank(1), 0xee, 8 * kWords);

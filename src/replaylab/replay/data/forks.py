@@ -51,8 +51,7 @@ class BufferLock:
     So a thread that holds the lock must not wait for a requested draw, whose thread may need the lock, nor for another
     thread's save, whose signal handler may need it. `held` therefore waits before it takes the lock, checks again with
     the lock, and releases it to wait again. (Only an add or a save within a callback waits for another thread's save
-    with the lock held.) Calls that go directly to the core wait in the same way, without this lock (`BoundReplay`,
-    `DrawEngine.store`).
+    with the lock held.) Calls that go directly to the core (`BoundReplay`) wait in the same way, without this lock.
     """
 
     def __init__(self, core: _core.Replay) -> None:

@@ -328,7 +328,7 @@ class CustomEngine(RecordingEngine[CustomSampler]):
         layout = self._layout
         with self.lock.held():
             views = [View(record, replica, layout.stride) for replica, record in enumerate(self._records)]
-            self._check_stored(min(map(len, views)))
+            self._core.check_draw(1)
             drawn = [
                 self._drawn(view, record, batch_size, rng)
                 for view, record, rng in zip(views, self._records, self._generators, strict=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.arguments import LARGEST_AXIS
 from replaylab.episode_ends import ENDS
-from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.errors import ConfigError
 from replaylab.machine import check_batch_memory
 from replaylab.replay.data.arrays import as_array, positive
 from replaylab.replay.data.batch import Batch, checked_out, copy_batch
@@ -151,7 +151,6 @@ class DrawEngine:
             values: The steps, by field.
             length: T.
         """
-        self._core.await_draws()
         return store()
 
     def end_episode(self, where: npt.ArrayLike | None) -> None:
@@ -242,17 +241,6 @@ class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
     @abstractmethod
     def draw(self, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
         """Draw a batch of this size."""
-
-    def _check_stored(self, stored: int) -> None:
-        """Raise `EmptyBufferError` if fewer steps are stored than a draw needs."""
-        least = self._layout.min_size
-        if stored == 0 and least == 1:
-            raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
-        if stored < least:
-            raise EmptyBufferError(
-                f"the buffer was made with min_size={least}, but only {stored} steps are stored; add more steps "
-                "before sampling"
-            )
 
     def totals(self) -> list[Any]:
         """Return nothing: the core does not know the sampling distribution."""

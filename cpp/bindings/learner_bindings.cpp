@@ -1,14 +1,17 @@
-// What Python sees of the deep Q-learners.
+// What Python sees of the learners: deep Q-learners, and tables of action values.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 
 #include "bindings/gil.hpp"
 #include "learning/q_learners.hpp"
+#include "learning/tabular.hpp"
 #include "support/error.hpp"
 
 namespace nb = nanobind;
@@ -18,7 +21,9 @@ namespace replaylab {
 namespace {
 
 template <typename Value, int Axes>
-using In = nb::ndarray<const Value, nb::ndim<Axes>, nb::c_contig, nb::device::cpu>;
+using Array = nb::ndarray<Value, nb::numpy, nb::ndim<Axes>, nb::c_contig, nb::device::cpu>;
+template <typename Value, int Axes>
+using In = Array<const Value, Axes>;
 using Out = nb::ndarray<nb::numpy, float>;
 
 Out new_array(std::initializer_list<std::size_t> shape) {
@@ -109,6 +114,49 @@ struct Bound {
     }
 };
 
+void update_tables(const Array<double, 3>& q, const In<std::int64_t, 2>& obs,
+                   const In<std::int64_t, 2>& action, const In<double, 2>& reward,
+                   const In<double, 2>& discount, const In<std::int64_t, 2>& next_obs,
+                   const In<double, 2>& step_size, const In<double, 1>& epsilon,
+                   const std::optional<In<std::int64_t, 2>>& next_action,
+                   const std::optional<Array<std::uint64_t, 2>>& streams, const Array<double, 2>& td_error,
+                   const Array<double, 2>& q_before) {
+    const auto replicas = static_cast<std::int64_t>(q.shape(0)),
+               rows = static_cast<std::int64_t>(obs.shape(1));
+    check("obs", obs, {replicas, rows});
+    check("action", action, {replicas, rows});
+    check("reward", reward, {replicas, rows});
+    check("discount", discount, {replicas, rows});
+    check("next_obs", next_obs, {replicas, rows});
+    check("step_size", step_size, {replicas, rows});
+    check("epsilon", epsilon, {replicas});
+    if (next_action) check("next_action", *next_action, {replicas, rows});
+    if (streams) check("streams", *streams, {replicas, 4});
+    check("td_error", td_error, {replicas, rows});
+    check("q_before", q_before, {replicas, rows});
+    const TabularUpdate update{
+        replicas,
+        rows,
+        static_cast<std::int64_t>(q.shape(1)),
+        static_cast<std::int64_t>(q.shape(2)),
+        q.data(),
+        obs.data(),
+        action.data(),
+        next_obs.data(),
+        next_action ? next_action->data() : nullptr,
+        reward.data(),
+        discount.data(),
+        step_size.data(),
+        epsilon.data(),
+        streams ? streams->data() : nullptr,
+        td_error.data(),
+        q_before.data(),
+    };
+    const WithoutGil no_gil;
+    update.check();
+    update.run();
+}
+
 template <std::vector<float> QLearners::* Values>
 Out view(nb::handle self) {
     QLearners& learners = nb::cast<Bound&>(self).learners;
@@ -120,7 +168,13 @@ Out view(nb::handle self) {
 
 }  // namespace
 
-void bind_q_learners(nb::module_& module) {
+void bind_learners(nb::module_& module) {
+    module.def("update_tables", &update_tables, nb::arg("q"), nb::arg("obs"), nb::arg("action"),
+               nb::arg("reward"), nb::arg("discount"), nb::arg("next_obs"), nb::arg("step_size"),
+               nb::arg("epsilon"), nb::arg("next_action").none(), nb::arg("streams").none(),
+               nb::arg("td_error"), nb::arg("q_before"),
+               "Update R tables of action values, row after row; see "
+               "replaylab.learners.tabular.temporal_difference.");
     module.def("usable_kernels", &usable_kernels, "The kernels this processor can run, best first.");
     module.def("use_kernels", &use_kernels, nb::arg("name"), "Use these kernels from now on; for tests.");
     nb::class_<Bound>(module, "QLearners", "R deep Q-learners; see replaylab.learners.")
