@@ -107,7 +107,7 @@ std::vector<std::int64_t> sample(Replay& replay, const std::vector<double>& sche
     if (!n_steps.empty()) extra.n_steps = n_steps.data();
     if (!mask.empty()) extra.mask = reinterpret_cast<bool*>(mask.data());
     if (!relabelled.empty()) extra.relabelled = reinterpret_cast<bool*>(relabelled.data());
-    replay.sample(kBatch, scheduled.data(), 0, targets.data(), ids.data(), probabilities.data(),
+    replay.sample(kBatch, scheduled.data(), 0, true, targets.data(), ids.data(), probabilities.data(),
                   weights.data(), extra);
     for (const auto& column : columns) sum.take(column);
     sum.take(discount);
@@ -199,7 +199,7 @@ TransformConfig transforms_of(std::istringstream& words) {
     if (given.count("strategy")) {
         config.strategy = static_cast<Strategy>(whole("strategy"));
         config.share = given["share"];
-        config.achieved = 4;
+        config.achieved = {4, 4};
         config.desired = {1, 5};
     }
     return config;
