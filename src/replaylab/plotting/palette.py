@@ -65,13 +65,16 @@ FIXED = {
     "prioritized": "--hue-1",
     "combined": "--hue-2",
     "rank_based": "--hue-3",
-    "hindsight": "--hue-4",
+    "hindsight": "--hue-3",
     "lap": "--hue-5",
 }
 """Colours of strategies by name, or by kind if the name is not here."""
 
 _FREE = tuple(COLORS)[1:] + tuple(COLORS)[:1]
 """Colours in the order in which other strategies look for one; grey last."""
+
+_SIMILAR = {"--hue-4": "--hue-1", "--hue-5": "--hue-0"}
+"""Ochre is close to orange, and sky to blue: a strategy gets one beside the other only if no other colour is free."""
 
 
 def line_styles(
@@ -95,7 +98,9 @@ def line_styles(
     for strategy in sorted(strategies, key=lambda s: (s not in FIXED, not preferred[s])):  # the known ones first
         start = _FREE.index(preferred[strategy]) if preferred[strategy] else crc32(strategy.encode()) % len(HUES)
         order = [*_FREE[start:], *_FREE[:start]]
-        chosen[strategy] = min(order, key=lambda variable: uses[variable])
+        similar = {variable for variable in order if uses.get(_SIMILAR.get(variable, ""))}
+        preference = preferred[strategy]
+        chosen[strategy] = min(order, key=lambda v: (uses[v], v in similar and v != preference))
         uses[chosen[strategy]] += 1
     patterns = {variable: iter(_PATTERNS * len(strategies)) for variable in COLORS}
     styles = {}

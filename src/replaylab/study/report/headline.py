@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +24,9 @@ JUDGED: Measure = "area"
 
 MOST_ROWS = 12
 """Comparisons that a terminal lists below the answer; the report has all."""
+
+MOST_PLACES = 4
+"""Environments and learners that the answer names for one verdict; of more it states the number."""
 
 
 @dataclass(frozen=True)
@@ -217,21 +219,41 @@ def _in_one_place(differences: Sequence[Difference], spec: Spec) -> str:
 
 
 def _in_places(differences: Sequence[Difference], spec: Spec) -> str:
-    """Return for each strategy in how many environments it had which verdict."""
-    several = len({d.cell for d in differences}) > len({d.environment for d in differences})
-    noun = "pair of environment and learner" if several else "environment"
+    """Return for each strategy which verdict it had on which environments and with which learners."""
     clauses = []
     for strategy in dict.fromkeys(d.strategy for d in differences):
-        words = Counter(sentences.verdict(d) for d in differences if d.strategy == strategy)
-        total = words.total()
-        counts = [
-            f"{word} in {words[word]}" for word in ("higher", "lower", "equivalent", "inconclusive") if words[word]
-        ]
-        noun_of = noun if total == 1 else noun.replace("pair", "pairs") if several else f"{noun}s"
-        first = f"{counts[0]} of {total} {noun_of}"
-        clauses.append(f"{spec.title_of(strategy)}: {', '.join([first, *counts[1:]])}")
-    lead = f"{sentences.MEASURE_TITLES[JUDGED]} vs {spec.title_of(spec.baseline)}"
+        of_strategy = [d for d in differences if d.strategy == strategy]
+        words = {
+            word: [d for d in of_strategy if sentences.verdict(d) == word]
+            for word in ("higher", "lower", "equivalent", "inconclusive")
+        }
+        places = [(word, of_word) for word, of_word in words.items() if of_word]
+        texts = [f"{word} {_where(of_word, of_strategy, differences, spec)}" for word, of_word in places[:-1]]
+        word, of_word = places[-1]
+        texts.append(f"{word} {'elsewhere' if texts else _where(of_word, of_strategy, differences, spec)}")
+        clauses.append(f"{spec.title_of(strategy)} was {', and '.join(texts)}")
+    lead = f"{sentences.MEASURE_TITLES[JUDGED]} compared with {spec.title_of(spec.baseline)}"
     return f"{lead}: {'; '.join(clauses[:MOST_ROWS])}."
+
+
+def _where(
+    some: Sequence[Difference], of_strategy: Sequence[Difference], differences: Sequence[Difference], spec: Spec
+) -> str:
+    """Return the environments, and if one has several the learners, of some of a strategy's differences, in words."""
+    places = {d.cell for d in differences}
+    one_environment = len({d.environment for d in differences}) == 1
+    if len(some) == len(places) > 1:
+        noun = "pairs of environment and learner" if spec.names_learners else "environments"
+        number = "both" if len(some) == 2 else f"all {len(some)}"
+        return f"with {number} learners" if one_environment else f"on {number} {noun}"
+    if len(some) > MOST_PLACES:
+        return f"on {len(some)} of {len(of_strategy)}"
+    names = []
+    for d in some:
+        learner = spec.titles.learners.get(d.learner, d.learner)
+        several = spec.place_of(*d.cell) != d.environment
+        names.append(learner if one_environment else f"{d.environment} with {learner}" if several else d.environment)
+    return f"{'with' if one_environment else 'on'} {sentences.joined(names)}"
 
 
 def _highest(levels: Sequence[Level], spec: Spec) -> str:

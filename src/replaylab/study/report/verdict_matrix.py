@@ -58,7 +58,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class VerdictMatrix:
-    """Comparisons × environments and learners; a cell is None if nothing is compared there."""
+    """Comparisons × environments and learners, or transposed; a cell is None if nothing is compared there."""
 
     title: str
     corner: str
@@ -94,13 +94,21 @@ def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatri
         }
         if cells:
             places = list(dict.fromkeys(key[:2] for key in cells))
+            strategies = [s for s in page.spec.strategies if any(s == key[2] for key in cells)]
+            titles = [page.spec.place_of(*place) for place in places]
+            compared = [sentences.versus(page.spec.title_of(s), base) for s in strategies]
+            corner, columns = "Comparison", titles
             rows = [
-                (sentences.versus(page.spec.title_of(s), base), [cells.get((*place, s)) for place in places])
-                for s in page.spec.strategies
-                if any(s == key[2] for key in cells)
+                (name, [cells.get((*place, s)) for place in places])
+                for name, s in zip(compared, strategies, strict=True)
             ]
-            columns = [page.spec.place_of(*place) for place in places]
-            shown.append(VerdictMatrix(sentences.MEASURE_TITLES[measure], "Comparison", columns, rows))
+            if len(places) > len(strategies):  # the table has the fewer columns, so that it fits the page
+                corner, columns = "Environment, learner" if page.spec.names_learners else "Environment", compared
+                rows = [
+                    (title, [cells.get((*place, s)) for s in strategies])
+                    for title, place in zip(titles, places, strict=True)
+                ]
+            shown.append(VerdictMatrix(sentences.MEASURE_TITLES[measure], corner, columns, rows))
     return shown
 
 
