@@ -42,26 +42,3 @@ def check_place(command: str, option: str, path: Path | None, *, is_file: bool) 
             path.open("ab").close()
     except (OSError, ValueError) as error:
         raise SpecError(f"{command}: --{option} {path} cannot be written: {error}") from error
-
-
-def check_no_run(command: str, folder: Path | None) -> None:
-    """Raise SpecError where a folder to save in holds what another run has saved."""
-    if folder is None:
-        return
-    saved = [folder / "run.json", folder / "distributed.json", *folder.glob("agents-*.npz")]
-    if any(file.is_file() for file in saved):
-        by_command = (folder / "chunk.json").is_file()  # else saved from Python, which has to continue it
-        fix = f"continue with it (--resume {folder}), or give another folder" if by_command else "give another folder"
-        raise SpecError(f"{command}: --save must be a folder without a run, but {folder} holds one; {fix}")
-
-
-def check_replaceable(command: str, option: str, path: Path | None, begins: bytes, kind: str) -> None:
-    """Raise SpecError where a file to write is there, and is of another kind than what is written to it."""
-    if path is None or not path.is_file() or not path.stat().st_size:
-        return
-    with path.open("rb") as file:
-        if file.read(len(begins)) != begins:
-            raise SpecError(
-                f"{command}: --{option} must be a new file, or one of {kind} to replace, but {path} is another one; "
-                f"give another name, or move it away"
-            )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from replaylab.commands.places import check_no_run, check_place, check_replaceable
+from replaylab.commands.places import check_place
 from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ class TrainCommand:
         self._check_apart(folder)
         for option in ("out", "video", "tensorboard", "save"):
             check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
-        check_no_run("train", self.save)
-        check_replaceable("train", "out", self.out, b"PAR1", "Parquet")
+        _check_no_run(self.save)
+        _check_replaceable(self.out)
         try:
             check_chunk(chunk)
             train_and_report(
@@ -295,6 +295,29 @@ class TrainCommand:
         """The options by name, with `DEFAULTS` for those that were not given."""
         chosen = {name: value for name, value in vars(self).items() if value is not None}
         return DEFAULTS | {"seeds": 10 if self.actors is None and self.device is None else 1} | chosen
+
+
+def _check_no_run(folder: Path | None) -> None:
+    """Raise SpecError if a folder to save in holds another saved run."""
+    if folder is None:
+        return
+    saved = [folder / "run.json", folder / "distributed.json", *folder.glob("agents-*.npz")]
+    if any(file.is_file() for file in saved):
+        by_command = (folder / "chunk.json").is_file()  # else saved from Python, which has to continue it
+        fix = f"continue with it (--resume {folder}), or give another folder" if by_command else "give another folder"
+        raise SpecError(f"train: --save must be a folder without a run, but {folder} holds one; {fix}")
+
+
+def _check_replaceable(out: Path | None) -> None:
+    """Raise SpecError if the file to write exists and is not Parquet."""
+    if out is None or not out.is_file() or not out.stat().st_size:
+        return
+    with out.open("rb") as file:
+        if file.read(4) != b"PAR1":
+            raise SpecError(
+                f"train: --out must be a new file, or one of Parquet to replace, but {out} is another one; give "
+                "another name, or move it away"
+            )
 
 
 def _part_of(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:

@@ -92,9 +92,9 @@ def by_episode(metrics: Metrics, metric: str = "rollout/ep_rew") -> Floats:
     return table
 
 
-@takes(returns=mapping, baseline=optional(text), unit=text)
+@takes(returns=mapping, baseline=optional(text))
 def learning_curves(
-    returns: Mapping[str, npt.ArrayLike], *, baseline: str | None = None, span: float = 100.0, unit: str = "return"
+    returns: Mapping[str, npt.ArrayLike], *, baseline: str | None = None, span: float = 100.0
 ) -> Figure:
     """Draw returns over episodes: the `ewma` of each seed as a thin line, their mean as a bold one.
 
@@ -105,7 +105,6 @@ def learning_curves(
         returns: Returns of each episode by strategy, (N,) or (R, N), as `by_episode` returns them.
         baseline: The strategy drawn dashed; None: the first.
         span: Span of the average, in episodes.
-        unit: Unit of the vertical axis.
 
     Raises:
         ConfigError: There is no strategy, or no such baseline.
@@ -126,7 +125,7 @@ def learning_curves(
                 ax.plot(episodes, smooth.T, "-", color=line_style.light, lw=0.6, alpha=0.3)
             ax.plot(episodes, smooth.mean(0), linestyle=line_style.dashes, color=line_style.light, lw=2.4)
             means.append(ax.lines[-1])
-        ax.set(xlim=(0, longest), xlabel="episode", ylabel=f"{unit}, moving average (span {span:g})")
+        ax.set(xlim=(0, longest), xlabel="episode", ylabel=f"return, moving average (span {span:g})")
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         keys = [str(i) for i in range(len(names))]  # matplotlib leaves out names that begin with _
         legend = figure.legend(means, keys, loc="outside upper left", ncols=4, handlelength=2.2)

@@ -76,7 +76,7 @@ class Binning:
         """
         flat = np.asarray(obs, dtype=np.float64).reshape(len(obs), -1)
         low, high = np.quantile(flat, [(1.0 - coverage) / 2, (1.0 + coverage) / 2], axis=0)
-        return cls(tuple(low.tolist()), tuple(high.tolist()), each_dimension("bins", bins, flat.shape[1]))
+        return cls(tuple(low.tolist()), tuple(high.tolist()), each_dimension(bins, flat.shape[1]))
 
     @classmethod
     def from_space(cls, space: spaces.Space[Any], bins: int | tuple[int, ...]) -> "Binning":
@@ -87,7 +87,7 @@ class Binning:
         """
         box = _checked_box(space)
         low, high = (bound.astype(np.float64).ravel() for bound in (box.low, box.high))
-        return cls(tuple(low.tolist()), tuple(high.tolist()), each_dimension("bins", bins, len(low)))
+        return cls(tuple(low.tolist()), tuple(high.tolist()), each_dimension(bins, len(low)))
 
     @property
     def num_states(self) -> int:
@@ -191,7 +191,7 @@ def _checked_box(space: spaces.Space[Any]) -> spaces.Box:
     return space
 
 
-def each_dimension(name: str, bins: Any, dimensions: int) -> tuple[int, ...]:
+def each_dimension(bins: Any, dimensions: int) -> tuple[int, ...]:
     """Return the bins of each dimension, given as one number for all or one for each.
 
     Raises:
@@ -199,4 +199,4 @@ def each_dimension(name: str, bins: Any, dimensions: int) -> tuple[int, ...]:
     """
     per_dimension = (bins,) * dimensions if isinstance(bins, int | np.integer) else bins
     rule = f"a whole number of at least 1, or {dimensions} of them"
-    return checked(name, per_dimension, tuple_of(whole(), rule, dimensions, dimensions))
+    return checked("bins", per_dimension, tuple_of(whole(), rule, dimensions, dimensions))

@@ -58,7 +58,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
             self._shape: tuple[int, ...] = (int(space.n),)
             self._number = lambda obs: obs - space.start
         elif isinstance(space, spaces.Box) and len(space.shape) == 1 and bins is not None:
-            self._shape = each_dimension("bins", bins, space.shape[0])
+            self._shape = each_dimension(bins, space.shape[0])
             ends = [np.asarray(space.low if low is None else low), np.asarray(space.high if high is None else high)]
             if not {end.shape for end in ends} <= {(), (1,), space.shape}:
                 raise ShapeError(

@@ -216,7 +216,11 @@ def _check_tables(arguments: Mapping[str, Any]) -> None:
         checked("arguments.action_noise.type", settings.get("type"), one_of(*NOISES))
         checked("arguments.action_noise.sigma", settings.get("sigma"), NOT_NEGATIVE)
         further = set() if settings["type"] == "normal" else {"theta", "dt"}
-        _check_keys("action_noise", settings, {"type", "sigma"} | further)
+        allowed = {"type", "sigma"} | further
+        if wrong := sorted(set(settings) - allowed):
+            raise ConfigError(
+                f"`arguments.action_noise` must hold {', '.join(sorted(allowed))} only, but got {wrong[0]!r}"
+            )
         for key in sorted(further & set(settings)):
             checked(f"arguments.action_noise.{key}", settings[key], NOT_NEGATIVE)
     if "gamma" in arguments:
@@ -224,11 +228,6 @@ def _check_tables(arguments: Mapping[str, Any]) -> None:
     rate = arguments.get("learning_rate")
     if isinstance(rate, Mapping):
         schedule_of(rate)
-
-
-def _check_keys(name: str, table: Mapping[str, Any], allowed: set[str]) -> None:
-    if wrong := sorted(set(table) - allowed):
-        raise ConfigError(f"`arguments.{name}` must hold {', '.join(sorted(allowed))} only, but got {wrong[0]!r}")
 
 
 def schedule_of(table: Mapping[str, Any]) -> Any:
