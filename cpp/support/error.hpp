@@ -18,7 +18,7 @@ class Error : public std::runtime_error {
 
 // fail("ShapeError", "field `", name, "` ...") concatenates its parts and throws.
 template <typename... Parts>
-[[noreturn]] void fail(const char* kind, const Parts&... parts) {
+[[noreturn, gnu::cold]] void fail(const char* kind, const Parts&... parts) {
     std::ostringstream message;
     message.precision(17);
     (message << ... << parts);
