@@ -11,60 +11,60 @@ from tests.study.tiny import lose, pretend, pretended, study
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Study:
+def higher(tmp_path_factory) -> Study:
     """A study with made-up results: prioritized is 20 above uniform."""
     return pretended(tmp_path_factory.mktemp("made"), 20.0, seeds=10)
 
 
-def test_a_query_finds_the_rows_in_the_table_results(made):
-    found = made.query(
+def test_a_query_finds_the_rows_in_the_table_results(higher):
+    counts = higher.query(
         "select strategy, count(distinct seed) as seeds from results where metric = 'eval/mean_reward' "
         "group by strategy order by strategy"
     )
-    assert found.fetchall() == [("prioritized", 10), ("uniform", 10)]
+    assert counts.fetchall() == [("prioritized", 10), ("uniform", 10)]
 
 
-def test_curves_levels_differences_and_answers(made):
-    curves = made.curves()
+def test_curves_levels_differences_and_answers(higher):
+    curves = higher.curves()
     assert [(c.strategy, c.values.shape) for c in curves] == [("uniform", (10, 3)), ("prioritized", (10, 3))]
-    assert {(level.strategy, level.measure) for level in made.levels()} == {
+    assert {(level.strategy, level.measure) for level in higher.levels()} == {
         (s, m) for s in ("uniform", "prioritized") for m in ("final", "area")
     }
-    final = next(d for d in made.differences() if d.measure == "final")
+    final = next(d for d in higher.differences() if d.measure == "final")
     assert abs(final.iqm.estimate - 20.0) < 2.0
-    answer = made.answers()[0]
+    answer = higher.answers()[0]
     assert answer.startswith("The average return was higher with prioritized than with uniform.")
 
 
-def test_a_frame(made):
+def test_a_frame(higher):
     pandas = pytest.importorskip("pandas")
-    frame = made.frame("eval/mean_reward")
+    frame = higher.frame("eval/mean_reward")
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame.columns) == ["environment", "learner", "strategy", "seed", "step", "metric", "value"]
     assert len(frame) == 2 * 10 * 3
-    assert len(made.frame()) == len(made.results())
+    assert len(higher.frame()) == len(higher.results())
 
 
 @pytest.mark.parametrize("ask", ["frame", "curves", "levels", "differences"])
-def test_a_metric_that_was_not_recorded(made, ask):
+def test_a_metric_that_was_not_recorded(higher, ask):
     if ask == "frame":
         pytest.importorskip("pandas")
     with pytest.raises(ConfigError, match=r"got 'eval/mean_rewrd'; did you mean `eval/mean_reward`\? Recorded: eval/"):
-        getattr(made, ask)("eval/mean_rewrd")
+        getattr(higher, ask)("eval/mean_rewrd")
     with pytest.raises(ConfigError, match=r"^`metric` must be a recorded metric, but got \"it's not there\""):
-        getattr(made, ask)("it's not there")
+        getattr(higher, ask)("it's not there")
     assert (
-        len(getattr(made, ask)("replay/sampling_evenness")) == 0
+        len(getattr(higher, ask)("replay/sampling_evenness")) == 0
     )  # one of the library's, which these runs did not record
 
 
-def test_a_frame_without_pandas_says_how_to_get_it(made, monkeypatch):
+def test_a_frame_without_pandas_says_how_to_get_it(higher, monkeypatch):
     monkeypatch.setattr(opening, "find_spec", lambda name: None)
     with pytest.raises(
         MissingExtraError,
         match=r"^`frame` needs pandas, which is not installed\. Run: pip install \"replaylab\[pandas\]\"",
     ):
-        made.frame()
+        higher.frame()
 
 
 @pytest.mark.parametrize("ask", ["results", "frame", "curves", "levels", "differences", "answers"])
@@ -75,14 +75,14 @@ def test_all_methods_raise_without_results(ask, tmp_path):
         getattr(study(tmp_path), ask)()
 
 
-def test_a_notebook_shows_state_answers_and_the_report(made, no_sections):
-    html = made._repr_html_()
+def test_a_notebook_shows_state_answers_and_the_report(higher, no_sections):
+    html = higher._repr_html_()
     assert "<strong>A &lt;tiny&gt; study &amp; its &quot;quotes&quot;</strong>" in html
     assert "20 of 20 runs are there; 300 environment steps each" in html
     assert "higher with prioritized than with uniform" in html
     assert "href" not in html
-    made.report(figure_files=False)
-    assert f'<a href="{made.folder.as_posix()}/report.html">Report</a>' in made._repr_html_()
+    higher.report(figure_files=False)
+    assert f'<a href="{higher.folder.as_posix()}/report.html">Report</a>' in higher._repr_html_()
 
 
 def test_a_notebook_shows_a_study_before_its_first_run_and_one_whose_baseline_is_missing(tmp_path):
@@ -117,6 +117,6 @@ def test_plain_lines_of_a_run(tmp_path, capsys):
     small = study(tmp_path, seeds=1, budget__steps=100, evaluation__every=50, strategies=strategies)
     assert small.run(executor=InProcess(), show=True).complete
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["checking 1 cell", "1 runs to do, 100 environment steps, 1 worker."]
+    assert lines[:2] == ["checking 1 cell", "1 run to do, 100 environment steps, 1 worker."]
     assert lines[-1].startswith("finished CartPole-v1 · dqn · uniform · seed 0 in ")
     assert np.isfinite(small.query("select avg(value) from results where metric = 'eval/mean_reward'").fetchall()[0][0])

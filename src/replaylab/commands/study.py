@@ -12,6 +12,7 @@ from replaylab.errors import SpecError
 
 if TYPE_CHECKING:
     from replaylab.study import Executor, Study
+    from replaylab.study.execution.reporter import Reporter
     from replaylab.study.execution.study_run import RunSummary
 
 
@@ -77,27 +78,29 @@ class StudyRun:
 
     def __call__(self) -> int:
         """Run the study and return the exit code."""
+        print(f"reading the study {self.study}", flush=True)  # the first imports after an installation take long
         from rich.console import Console
 
         from replaylab.study import Study
-        from replaylab.study.execution.progress import reporter_for
+        from replaylab.study.execution.progress import reporter_for, showing
         from replaylab.study.live import LivePage
 
         if self.live and not self.report:
             raise SpecError("study run: --live shows the report; leave out --no-report")
         study = Study.from_toml(self.study, self.out)
         executor = self._executor()
+        console_reporter = reporter_for(Console())
         if self.dry_run:
-            estimate = study.estimate(executor=executor)
+            with showing(console_reporter, "training each cell for a moment"):
+                estimate = study.estimate(executor=executor)
             print(estimate)
             return 1 if estimate.failing else 0
-        reporter = reporter_for(Console())
-        with LivePage(study.folder, reporter) if self.live else nullcontext(reporter) as reporter:
+        page = LivePage(study.folder, console_reporter) if self.live else nullcontext(console_reporter)
+        with page as reporter:
             summary = study.run(executor=executor, reporter=reporter, checkpoint_every=self.checkpoint_every)
             self._summarise(study, summary)
             if self.report and study.present:
-                reporter.note("writing the report")
-                print_results(study, study.report())
+                report_and_print(study, reporter)
         return 0 if summary.complete else 1
 
     def _summarise(self, study: Study, summary: RunSummary) -> None:
@@ -132,10 +135,6 @@ class StudyRun:
         return InProcess()
 
 
-with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
-    from tyro.conf import Positional, arg
-
-
 @dataclass(frozen=True)
 class StudyReport:
     """Write the report of a results folder again; needs neither the study file nor the training code.
@@ -157,25 +156,26 @@ class StudyReport:
 
     def __call__(self) -> int:
         """Write the report and return the exit code."""
+        from rich.console import Console
+
         from replaylab.study import Study
+        from replaylab.study.execution.progress import reporter_for
 
         study = Study.from_folder(self.folder)
-        print("writing the report", flush=True)
-        print_results(study, study.report(self.out, figure_files=self.figure_files))
+        report_and_print(study, reporter_for(Console()), self.out, figure_files=self.figure_files)
         return 0
 
 
-def print_results(study: Study, report: Path) -> None:
-    """Print the results in words, and where the report is."""
+def report_and_print(study: Study, reporter: Reporter, out: Path | None = None, *, figure_files: bool = True) -> None:
+    """Write the report, then print the results in words, and where the report is."""
+    from replaylab.study.execution.progress import showing
     from replaylab.study.report import caveats, earlier_reports
     from replaylab.study.report.sections import visits
 
-    rows, curves = study.results(), study.curves()
-    before = earlier_reports.warning(study, earlier_reports.seeds_of(curves))
-    warnings = filter(None, [before, caveats.diverged(rows, curves)])
-    for line in (*study.answers(), *visits.lines(rows, study.spec), *warnings, f"report: {report}"):
-        print(line)
-
-
-with suppress(ModuleNotFoundError):  # `main` reports that the lab extra is missing
-    from tyro.conf import Positional, arg
+    with showing(reporter, "writing the report"):
+        report = study.report(out, figure_files=figure_files)
+        rows, curves = study.results(), study.curves()
+        before = earlier_reports.warning(study, earlier_reports.seeds_of(curves))
+        warnings = filter(None, [before, caveats.diverged(rows, curves)])
+        lines = [*study.answers(), *visits.lines(rows, study.spec), *warnings]
+    print(*lines, f"report: {report}", sep="\n")

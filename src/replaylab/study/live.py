@@ -46,8 +46,9 @@ class LivePage:
     """
 
     def __init__(self, folder: Path, reporter: Reporter) -> None:
-        self.note, self.progress, self.finished = reporter.note, reporter.progress, reporter.finished
-        self.diverged, self.split, self.failed = reporter.diverged, reporter.split, reporter.failed
+        self.note, self.activity, self.progress = reporter.note, reporter.activity, reporter.progress
+        self.finished, self.diverged = reporter.finished, reporter.diverged
+        self.split, self.failed = reporter.split, reporter.failed
         self._reporter = reporter
         self._folder, self._page = folder, folder / "report.html"
         self._stopped = Event()
@@ -73,7 +74,7 @@ class LivePage:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         """Make sure that browsers no longer load the page again, and that it has been opened."""
         with suppress(OSError):  # there is no page, or the disk is full
-            if self._stopped.is_set():  # else the page is not of this run
+            if self._writer.ident is not None:  # else the study did not begin, and the page is of another run
                 sweep(self._folder)
                 write_bytes(self._page, _REFRESH_TAG.sub(b"", self._page.read_bytes()))
             if error is None:

@@ -106,7 +106,7 @@ class _Run:
         stop = getattr(self._executor, "stop", None)
         if stop is None:
             return
-        self._reporter.note("Writing checkpoints; press Ctrl-C again to end at once, without them.")
+        self._reporter.activity("Writing checkpoints; press Ctrl-C again to end at once, without them")
         stop(SECONDS_TO_SAVE)
         self._queue.run()
 

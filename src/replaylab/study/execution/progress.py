@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.spinner import Spinner
+from rich.table import Column, Table
 from rich.text import Text
 
-from replaylab.number_format import duration
+from replaylab.number_format import counted, duration
 from replaylab.study.execution.interrupts import delayed_interrupts
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.plan import Chunk, runs_of
 
 _COUNTED = {"steps": "environment steps", "episodes": "episodes"}
-_SPLIT = "{} raised; now each seed is trained alone"
-_LINE_SECONDS = 15.0
-"""Plain lines: at most one line of progress in this time, besides one for each finished chunk."""
+_SILENT_SECONDS = 5.0
+"""Plain lines: one is printed when none has been for this time."""
 
 
 def steps_of(chunks: Sequence[Chunk]) -> int:
@@ -30,12 +33,12 @@ def unit_of(chunks: Sequence[Chunk]) -> str:
     return chunks[0].unit if chunks else "steps"
 
 
-def reporter_for(console: Console) -> Reporter:
+def reporter_for(console: Console) -> PlainReporter:
     """Return the live display where the console is a terminal, plain lines elsewhere."""
     return LiveReporter(console) if console.is_terminal else PlainReporter(console)
 
 
-def reporter_in_python(show: bool | None) -> Reporter:
+def reporter_in_python(show: bool | None) -> PlainReporter:
     """Return what shows a run that Python code started; None: plain lines in notebooks, nothing elsewhere."""
     console = Console()
     if console.is_jupyter:
@@ -45,16 +48,30 @@ def reporter_in_python(show: bool | None) -> Reporter:
     return PlainReporter(Console(quiet=True)) if show is False else reporter_for(console)
 
 
+@contextmanager
+def showing(reporter: Reporter, activity: str) -> Iterator[None]:
+    """Show that something lasts, until the block ends."""
+    reporter.activity(activity)
+    try:
+        yield
+    finally:
+        reporter.end()
+
+
 class Tally:
     """Counts runs and steps, and from them speed and time left."""
 
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk]) -> None:
         """Start the clock."""
         self.total_runs = runs_of(todo) + runs_of(done)
-        self.runs = runs_of(done)
-        self.todo_steps, self.unit = steps_of(todo), unit_of(todo)
+        self.runs, self.failed_runs = runs_of(done), 0
+        self.unit = unit_of(todo)
+        self._steps_before = steps_of(done)
+        self._total_steps = steps_of(todo) + self._steps_before
         self._steps = {p.id: 0 for p in todo}
         self._resumed: dict[str, int] = {}  # steps that a chunk had when it was first heard of
+        self._in_training: dict[str, int] = {}  # runs by chunk
+        self._share = 0.0
         self._began = time.monotonic()
 
     def reached(self, chunk: Chunk, step: int) -> None:
@@ -62,25 +79,35 @@ class Tally:
         if step < chunk.steps:
             self._resumed.setdefault(chunk.id, step * len(chunk.seeds))
         self._steps[chunk.id] = step * len(chunk.seeds)
+        self._in_training[chunk.id] = len(chunk.seeds)
 
     def finished(self, chunk: Chunk) -> None:
         """Count a chunk's runs as done."""
         self.reached(chunk, chunk.steps)
+        self._in_training.pop(chunk.id)
         self.runs += len(chunk.seeds)
 
     def split(self, chunk: Chunk) -> None:
         """Count a chunk from its beginning."""
         self._steps[chunk.id] = 0
+        self._in_training.pop(chunk.id, None)
 
-    def dropped(self, chunk: Chunk) -> None:
-        """Do not count a chunk any more."""
-        self.todo_steps -= chunk.steps * len(chunk.seeds)
-        self._steps[chunk.id] = 0
+    def failed(self, chunk: Chunk) -> None:
+        """Count a chunk's runs as failed, and its steps not at all."""
+        self.split(chunk)
+        self.failed_runs += len(chunk.seeds)
+        self._total_steps -= chunk.steps * len(chunk.seeds)
 
     @property
     def steps(self) -> int:
-        """Steps taken, of those that are to do."""
-        return sum(self._steps.values())
+        """Steps of all runs of the study so far."""
+        return self._steps_before + sum(self._steps.values())
+
+    @property
+    def share(self) -> float:
+        """Share of all steps that has been taken. It never falls, although a chunk that raised begins again."""
+        self._share = max(self._share, self.steps / self._total_steps if self._total_steps else 1.0)
+        return self._share
 
     @property
     def seconds(self) -> float:
@@ -90,159 +117,211 @@ class Tally:
     @property
     def speed(self) -> float:
         """Steps a second of this run of the study: those of an earlier one, kept in a checkpoint, do not count."""
-        taken = sum(max(steps - self._resumed.get(name, 0), 0) for name, steps in self._steps.items())
+        taken = sum(max(steps - self._resumed.get(name, 0), 0) for name, steps in list(self._steps.items()))
         return taken / self.seconds if self.seconds > 0 else 0.0
 
-    @property
-    def left(self) -> float | None:
-        """Seconds to go; None before the first step."""
-        return (self.todo_steps - self.steps) / self.speed if self.speed else None
+    def __str__(self) -> str:
+        """The runs that are done, in training and failed, the speed, and the time left."""
+        parts = [f"{self.runs:,} of {counted(self.total_runs, 'run')} done"]
+        parts += [f"{self.failed_runs:,} failed"] if self.failed_runs else []
+        parts += [f"{sum(self._in_training.values()):,} in training"] if self._in_training else []
+        speed = self.speed
+        parts += [f"{speed:,.0f} {self.unit}/s"]
+        left = (self._total_steps - self.steps) / speed if speed else 0.0
+        parts += [f"{duration(left)} left"] if left >= 1 else []
+        return ", ".join(parts)
 
 
 class PlainReporter:
-    """One line for the start, one for each finished chunk, and one now and then in between."""
+    """Lines: one for the start, one for each finished chunk, and one after every five seconds without any."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._tally = Tally()
+        self._activity: tuple[str, float] | None = None  # what lasts, besides training, and since when
         self._last_line = 0.0
+        self._ended = Event()
+        self._pulse: Thread | None = None
 
     def note(self, line: str) -> None:
         """Print the line."""
         self._say(line)
 
+    def activity(self, line: str) -> None:
+        """Print the first line of an activity at once, later ones if nothing else is printed for five seconds."""
+        if self._activity is None:
+            self._say(line)
+            self._activity = line, time.monotonic()
+        else:
+            self._activity = line, self._activity[1]
+        self._open()
+
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Print how much there is to do."""
         self._tally.begin(todo, done)
-        self._last_line = time.monotonic()
         self._say(_opening(todo, done, workers))
+        self._activity = None
+        self._open()
 
     def progress(self, chunk: Chunk, step: int) -> None:
-        """Print the progress of all runs, now and then."""
+        """Count the chunk's steps."""
         self._tally.reached(chunk, step)
-        if time.monotonic() - self._last_line >= _LINE_SECONDS:
-            self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {_standing(self._tally)}")
 
     def finished(self, chunk: Chunk, seconds: float) -> None:
         """Print that a chunk has finished."""
         self._tally.finished(chunk)
-        self._say(f"finished {chunk.label} in {seconds:.1f} s; {_standing(self._tally)}")
+        self._say(f"finished {chunk.label} in {seconds:.1f} s; {self._tally}")
 
     def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
         """Print which seeds diverged."""
-        self._say(_diverged(chunk, seeds))
+        self._say(f"DIVERGED {chunk.label}: {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}")
 
     def split(self, chunk: Chunk) -> None:
         """Print that a chunk raised."""
         self._tally.split(chunk)
-        self._say(_SPLIT.format(chunk.label))
+        self._say(f"{chunk.label} raised; now each seed is trained alone")
 
     def failed(self, failure: Failure) -> None:
         """Print that a chunk failed; the traceback follows at the end of the run."""
-        self._tally.dropped(failure.chunk)
+        self._tally.failed(failure.chunk)
         self._say(f"FAILED {failure.chunk.label}: {failure.reason}")
 
     def end(self) -> None:
-        """Nothing is left open."""
+        """Print no more lines by itself."""
+        self._close()
+        self._activity = None
+
+    @property
+    def _status(self) -> str:
+        """The current activity, or the runs of the training, in a line."""
+        if self._activity is None:
+            return str(self._tally)
+        line, began = self._activity
+        return f"{line}, {duration(time.monotonic() - began)}"
 
     def _say(self, line: str) -> None:
         self._last_line = time.monotonic()
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
+    def _open(self) -> None:
+        """Begin to print lines in between."""
+        if self._pulse is None and not self._console.quiet:
+            self._ended.clear()
+            self._pulse = Thread(target=self._beat, daemon=True)
+            self._pulse.start()
 
-class LiveReporter:
-    """A bar for the study and one for each chunk in work."""
+    def _beat(self) -> None:
+        while not self._ended.wait(max(self._last_line + _SILENT_SECONDS - time.monotonic(), 0.01)):
+            if time.monotonic() - self._last_line >= _SILENT_SECONDS:
+                self._say(self._status if self._activity else f"{self._tally.share:4.0%}  {self._status}")
+
+    def _close(self) -> None:
+        if self._pulse is not None:
+            self._ended.set()
+            self._pulse.join()
+            self._pulse = None
+
+
+class LiveReporter(PlainReporter):
+    """A line about the study, its bar, and a bar for each chunk in training."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._tally = Tally()
+        super().__init__(console)
+        self._display: _Display | None = None
+        self._study_bar: TaskID | None = None
         self._bars: dict[str, TaskID] = {}
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            TextColumn("{task.percentage:3.0f} %"),
-            _StandingColumn(self._tally),
-            TimeRemainingColumn(compact=True),
+
+    def activity(self, line: str) -> None:
+        """Show the line, how long it has lasted, and a spinner."""
+        began = time.monotonic() if self._activity is None else self._activity[1]
+        self._activity = line, began
+        self._open()
+
+    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
+        """Show the study's bar."""
+        super().begin(todo, done, workers)
+        assert self._display is not None
+        self._study_bar = self._display.add_task("all runs", total=1.0)
+        self._move()
+
+    def progress(self, chunk: Chunk, step: int) -> None:
+        """Move the chunk's bar and the study's."""
+        super().progress(chunk, step)
+        if self._display is not None:
+            if chunk.id not in self._bars:
+                self._bars[chunk.id] = self._display.add_task(chunk.label, total=chunk.steps)
+            self._display.update(self._bars[chunk.id], completed=step)
+        self._move()
+
+    def finished(self, chunk: Chunk, seconds: float) -> None:  # noqa: ARG002
+        """Take the chunk's bar away."""
+        self._tally.finished(chunk)
+        self._drop(chunk)
+
+    def split(self, chunk: Chunk) -> None:
+        """Print a line above the bars."""
+        super().split(chunk)
+        self._drop(chunk)
+
+    def failed(self, failure: Failure) -> None:
+        """Print a line above the bars; the traceback follows at the end of the run."""
+        super().failed(failure)
+        self._drop(failure.chunk)
+
+    def _move(self) -> None:
+        if self._display is not None and self._study_bar is not None:
+            self._display.update(self._study_bar, completed=self._tally.share)
+
+    def _drop(self, chunk: Chunk) -> None:
+        if self._display is not None and chunk.id in self._bars:
+            self._display.remove_task(self._bars.pop(chunk.id))
+        self._move()
+
+    def _open(self) -> None:
+        if self._display is None:
+            self._display = _Display(self._console, lambda: self._status)
+            with delayed_interrupts():  # Rich hides the cursor, and restores it only if it has started completely
+                self._display.start()
+
+    def _close(self) -> None:
+        """Close the display; of training, the line with its runs and the study's bar remain."""
+        if self._study_bar is not None:
+            self._activity = None
+        if self._display is not None:
+            with delayed_interrupts():
+                self._display.live.transient = self._study_bar is None
+                self._display.stop()
+            self._display, self._study_bar, self._bars = None, None, {}
+
+
+class _Display(Progress):
+    """A line and bars, whose places and widths depend only on the width of the terminal."""
+
+    def __init__(self, console: Console, status: Callable[[], str]) -> None:
+        self._status, self._spinner, self._ended = status, Spinner("dots"), False
+        super().__init__(
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=3, no_wrap=True)),
+            BarColumn(bar_width=None, table_column=Column(ratio=2)),
+            TextColumn("{task.percentage:3.0f} %", table_column=Column(width=5, no_wrap=True)),
             console=console,
             expand=True,
         )
 
-    def note(self, line: str) -> None:
-        """Print the line, above the bars if there are any."""
-        self._console.print(line, markup=False, highlight=False)
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return the line with the spinner, then the bars."""
+        line = Table.grid(padding=(0, 1))
+        status = Text(self._status(), no_wrap=True, overflow="ellipsis")
+        line.add_row(*([] if self._ended else [self._spinner]), status)
+        yield line
+        yield from super().get_renderables()
 
-    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
-        """Open the display."""
-        self._tally.begin(todo, done)
-        self._console.print(_opening(todo, done, workers), markup=False, highlight=False)
-        with delayed_interrupts():  # Rich hides the cursor, and restores it only if it has started completely
-            self._progress.start()
-        self._all_runs = self._progress.add_task("all runs", total=self._tally.todo_steps, whole=True)
-
-    def progress(self, chunk: Chunk, step: int) -> None:
-        """Move the chunk's bar and the study's."""
-        if chunk.id not in self._bars:
-            self._bars[chunk.id] = self._progress.add_task(chunk.label, total=chunk.steps)
-        self._progress.update(self._bars[chunk.id], completed=step)
-        self._tally.reached(chunk, step)
-        self._progress.update(self._all_runs, completed=self._tally.steps, total=self._tally.todo_steps)
-
-    def finished(self, chunk: Chunk, seconds: float) -> None:  # noqa: ARG002
-        """Take the chunk's bar away."""
-        self.progress(chunk, chunk.steps)
-        self._tally.finished(chunk)
-        self._drop(chunk)
-
-    def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
-        """Put a line above the bars."""
-        self._console.print(_diverged(chunk, seeds), markup=False, style="red")
-
-    def split(self, chunk: Chunk) -> None:
-        """Put a line above the bars."""
-        self._drop(chunk)
-        self._tally.split(chunk)
-        self._console.print(_SPLIT.format(chunk.label), markup=False, style="red")
-
-    def failed(self, failure: Failure) -> None:
-        """Put a line above the bars; the traceback follows at the end of the run."""
-        self._drop(failure.chunk)
-        self._tally.dropped(failure.chunk)
-        self._console.print(f"FAILED {failure.chunk.label}: {failure.reason}", markup=False, style="red")
-
-    def end(self) -> None:
-        """Close the display and leave one line."""
-        with delayed_interrupts():
-            self._progress.stop()
-
-    def _drop(self, chunk: Chunk) -> None:
-        if chunk.id in self._bars:
-            self._progress.remove_task(self._bars.pop(chunk.id))
-
-
-class _StandingColumn(ProgressColumn):
-    """Runs done and steps per second, beside the bar of the whole study."""
-
-    def __init__(self, tally: Tally) -> None:
-        super().__init__()
-        self._tally = tally
-
-    def render(self, task: Task) -> Text:
-        if not task.fields.get("whole"):
-            return Text("")
-        return Text(f"{self._tally.runs}/{self._tally.total_runs} runs, {self._tally.speed:,.0f} {self._tally.unit}/s")
+    def stop(self) -> None:
+        """Leave the line without the spinner, and the bars."""
+        self._ended = True
+        super().stop()
 
 
 def _opening(todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> str:
-    before = f"{runs_of(done)} runs are there already; " if done else ""
-    processes = "1 worker" if workers == 1 else f"{workers} workers"
-    return f"{before}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
-
-
-def _diverged(chunk: Chunk, seeds: Sequence[int]) -> str:
-    return f"DIVERGED {chunk.label}: {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
-
-
-def _standing(tally: Tally) -> str:
-    """Return in a line how many runs are done, the speed, and the time left."""
-    left = "" if tally.left is None or tally.left < 1 else f", {duration(tally.left)} left"
-    return f"{tally.runs}/{tally.total_runs} runs, {tally.speed:,.0f} {tally.unit}/s{left}"
+    before = f"{counted(runs_of(done), 'run')} {'is' if runs_of(done) == 1 else 'are'} there already; " if done else ""
+    runs, steps = counted(runs_of(todo), "run"), f"{steps_of(todo):,} {_COUNTED[unit_of(todo)]}"
+    return f"{before}{runs} to do, {steps}, {counted(workers, 'worker')}."

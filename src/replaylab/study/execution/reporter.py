@@ -27,7 +27,10 @@ class Reporter(Protocol):
     """Receives a run's progress; `replaylab.study.execution.progress` has one for terminals and one for plain lines."""
 
     def note(self, line: str) -> None:
-        """Another activity than training begins or continues: a check, or the writing of checkpoints."""
+        """Something is worth a line."""
+
+    def activity(self, line: str) -> None:
+        """Something lasts besides training, such as a check, until `begin` or `end`; the line may change meanwhile."""
 
     def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Work starts: ``done`` chunks were there already."""
@@ -51,4 +54,4 @@ class Reporter(Protocol):
         """The chunk will not finish in this run."""
 
     def end(self) -> None:
-        """Work is over, or was interrupted."""
+        """The activity or the training is over, was refused, or was interrupted."""

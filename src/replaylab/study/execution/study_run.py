@@ -82,16 +82,14 @@ def _train(
     try:
         with folder.recorded():
             refuse_lone(folder, [*skipped, *todo])
-            check_all(largest_of_each(todo), executor, reporter.note)
+            check_all(largest_of_each(todo), executor, reporter.activity)
         with delayed_interrupts():
             folder.write_records()  # if the study is refused, the folder keeps its results, which can be reported
-        try:
-            with delayed_interrupts():
-                reporter.begin(todo, skipped, min(executor.slots, len(todo)))
-            return run_chunks(todo, executor, writer, reporter, checkpoint_every)
-        finally:
-            reporter.end()
+        with delayed_interrupts():
+            reporter.begin(todo, skipped, min(executor.slots, len(todo)))
+        return run_chunks(todo, executor, writer, reporter, checkpoint_every)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(writer.summary()) from None
     finally:
+        reporter.end()
         executor.close()

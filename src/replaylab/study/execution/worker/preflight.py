@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -13,9 +12,6 @@ from replaylab.number_format import counted
 from replaylab.study.execution.executor import CheckTask, Event, Executor, Lost, Raised
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan import Chunk
-
-_SECONDS_BETWEEN_NOTES = 10.0
-"""Between two lines that count the checked cells."""
 
 
 def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
@@ -32,7 +28,7 @@ def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
     return list(largest.values())
 
 
-def check_all(chunks: Sequence[Chunk], executor: Executor, note: Callable[[str], None]) -> None:
+def check_all(chunks: Sequence[Chunk], executor: Executor, activity: Callable[[str], None]) -> None:
     """Raise one error that names every chunk that cannot be run, with the traceback of custom code that raises.
 
     They are tried where they would be trained: what hangs, crashes or exits in a worker can be ended, and does not end
@@ -41,19 +37,16 @@ def check_all(chunks: Sequence[Chunk], executor: Executor, note: Callable[[str],
     Args:
         chunks: One of each kind.
         executor: Where they are tried.
-        note: Shows a line of progress, as it may take minutes.
+        activity: Shows how many are checked, as it may take minutes.
     """
-    cells, noted = counted(len(chunks), "cell"), time.monotonic()
-    note(f"checking {cells}")
+    cells = counted(len(chunks), "cell")
+    activity(f"checking {cells}")
     events: dict[int, Event] = {}
     queue = TaskQueue(executor)
 
     def checked(index: int, event: Event) -> None:
-        nonlocal noted
         events[index] = event
-        if len(events) < len(chunks) and time.monotonic() - noted >= _SECONDS_BETWEEN_NOTES:
-            noted = time.monotonic()
-            note(f"checked {len(events)} of {cells}")
+        activity(f"checked {len(events)} of {cells}")
 
     for index, chunk in enumerate(chunks):
         queue.put(CheckTask(chunk), partial(checked, index))
