@@ -24,6 +24,18 @@ class Even(CustomSampler):
         return np.full(len(view), 1 / len(view))
 
 
+@dataclass(frozen=True)
+class Seeing(Even):
+    """All steps alike; `seen` has the episode of each step and its place in it, of every draw."""
+
+    def distribution(self, view, batch_size):
+        seen.append((view.episodes.tolist(), view.steps_in_episode.tolist()))
+        return super().distribution(view, batch_size)
+
+
+seen: list = []
+
+
 def filled(sampler=None, capacity=20, steps=None, *, seed=0, dtype=np.int64, **options):
     """Return a buffer whose field `x` counts so many steps (default: its capacity), the same in every replica."""
     flags = getattr(sampler, "end_fields", ())

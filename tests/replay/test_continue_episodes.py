@@ -8,21 +8,10 @@ import pytest
 
 from replaylab import Field, ReplayBuffer, replay
 from replaylab.errors import ConfigError
+from tests.replay.buffers import Seeing, seen, transition
 
-FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}
-FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), **FLAGS}
+FIELDS = transition()
 BOTH = "continue_episodes=True .* continue_episodes=False"
-
-
-class Lengths(replay.CustomSampler):
-    """Uniform, and remembers each step's place in its episode."""
-
-    def distribution(self, view, batch_size):
-        seen.append(view.steps_in_episode.tolist())
-        return np.full(len(view), 1 / len(view))
-
-
-seen: list = []
 
 
 N_STEP = (replay.NStep(3, 1.0),)
@@ -178,13 +167,13 @@ def test_a_reset_that_is_due_is_no_step_of_an_environment_that_was_reset(tmp_pat
 
 
 def test_samplers_in_python_see_the_end_too(tmp_path):
-    saved(tmp_path, transforms=(), sampler=Lengths())
+    saved(tmp_path, transforms=(), sampler=Seeing())
     for continues, expected in ((True, [0, 1, 2, 3, 4, 5, 6]), (False, [0, 1, 2, 3, 4, 0, 1])):
-        buffer = ReplayBuffer.load(tmp_path, sampler=Lengths(), continue_episodes=continues)
+        buffer = ReplayBuffer.load(tmp_path, sampler=Seeing(), continue_episodes=continues)
         add(buffer, 1, 2, 5)
         seen.clear()
         buffer.sample(1)
-        assert seen[0] == expected
+        assert seen[0][1] == expected
 
 
 def test_samplers_by_episodes_without_rows(tmp_path):

@@ -69,12 +69,6 @@ def test_a_copy_in_memory_continues_as_the_original_would(make, sampler, options
     assert len(other) == 20
 
 
-def test_a_copy_of_many_replicas():
-    buffer = ReplayBuffer(10, {"x": Field()}, replicas=3, seed=1)
-    buffer.extend(x=np.arange(12.0).reshape(3, 4))
-    assert copy.deepcopy(buffer).sample(5).x.tolist() == buffer.sample(5).x.tolist()
-
-
 def reached(achieved, desired, info):
     return (achieved == desired).all(-1)
 
@@ -116,13 +110,6 @@ def test_copies_of_rows_in_a_file_are_refused(function, tmp_path):
     buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
     with pytest.raises(ConfigError, match=r"handle\(\)\.open\(\) makes"):
         function(buffer)
-
-
-@NEEDS_LINUX
-def test_pickling_rows_in_a_file_stays(tmp_path):
-    buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
-    buffer.add(x=1.0)
-    assert pickle.loads(pickle.dumps(buffer)).get(0)["x"] == 1.0
 
 
 class Noted(ReplayBuffer):

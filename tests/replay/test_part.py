@@ -1,7 +1,5 @@
 """Some replicas of a buffer continue as they would have in the whole."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
@@ -9,17 +7,9 @@ from replaylab import Field, ReplayBuffer, replay
 from replaylab.arguments import shown
 from replaylab.errors import ConfigError
 from tests.replay.buffers import transition
+from tests.replay.guarantees.test_conformance import Fresh
 
 FIELDS = transition(Field((2,)))
-
-
-@dataclass(frozen=True)
-class Fresh(replay.CustomSampler):
-    """A sampler of the user's, with random streams and a record in Python."""
-
-    def distribution(self, view, batch_size):
-        wanted = 1.0 / (1.0 + view.replay_counts)
-        return wanted / wanted.sum()
 
 
 def columns_of(steps, seed):

@@ -98,14 +98,6 @@ class TestLikeABuffer:
         assert (len(priorities), priorities.add(), priorities.update_priorities(ids, np.ones(5))) == (0, C, 0)
         assert priorities.sample(3).slot.tolist() == [0, 0, 0]
 
-    def test_a_schedule(self):
-        priorities = Priorities(C, sampler=replay.Prioritized(beta=replay.Linear(0.0, 1.0)), seed=0)
-        priorities.update_priorities(priorities.extend(C), np.arange(1.0, C + 1))
-        with pytest.warns(UserWarning, match=r"start value 0\.0 because `progress` was not passed"):
-            assert (priorities.sample(4).weight == 1.0).all()
-        assert (priorities.sample(4, progress=0.0).weight == 1.0).all()
-        assert (priorities.sample(64, progress=1.0).weight < 1.0).any()
-
 
 class TestAssigned:
     """Whoever stores the rows says which slot a step goes to: a plain dictionary tells what lies where."""

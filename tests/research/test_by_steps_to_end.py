@@ -59,31 +59,25 @@ def bin_of(step, newest, ends):
 def nearest(wanted, bins):
     """The bin of those that are there which a row of an empty bin comes from."""
 
-    def cost(candidate):
-        distances = [age if distance is None else distance for _, distance, age in (wanted, candidate)]
+    def cost(bin_):
+        distances = [age if distance is None else distance for _, distance, age in (wanted, bin_)]
         apart = abs(distances[0] - distances[1])
-        return (
-            wanted[0] != candidate[0],
-            apart + abs(wanted[2] - candidate[2]),
-            apart,
-            candidate[2],
-            candidate[0] == TERMINATED,
-        )
+        return (wanted[0] != bin_[0], apart + abs(wanted[2] - bin_[2]), apart, bin_[2], bin_[0] == TERMINATED)
 
     return min(bins, key=cost)
 
 
-def far(drawn, other):
+def far(bin_, other):
     """Whether two bins are of different kinds, or more than one apart in steps to the end or age."""
-    return drawn[0] != other[0] or any(abs((a or 0) - (b or 0)) > 1 for a, b in zip(drawn[1:], other[1:], strict=True))
+    return bin_[0] != other[0] or any(abs((a or 0) - (b or 0)) > 1 for a, b in zip(bin_[1:], other[1:], strict=True))
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_row_is_of_the_bin_of_the_recorded_one(tmp_path, replicas, seed):
     """Or of the nearest that holds a step; with the probability of an even draw from it; also as the ring wraps."""
-    recorded_worlds, mine = worlds(replicas + 1, STEPS, seed), worlds(replicas, STEPS, seed + 100)
-    recorded = record(tmp_path / "tape", recorded_worlds)
+    others, mine = worlds(replicas + 1, STEPS, seed), worlds(replicas, STEPS, seed + 100)
+    recorded = record(tmp_path / "tape", others)
     buffer, moved = make(ByStepsToEnd(str(tmp_path / "tape"), shift=1), replicas, seed), np.zeros(replicas, int)
     assert np.isnan(buffer.stats().moved_share).all()
     for step in range(STEPS):
@@ -95,17 +89,12 @@ def test_every_row_is_of_the_bin_of_the_recorded_one(tmp_path, replicas, seed):
             bins = {}
             for i in range(max(0, step + 1 - CAPACITY), step + 1):
                 bins.setdefault(bin_of(i, step, mine[:, r]), []).append(i)
-            wanted = [
-                bin_of(i, step, recorded_worlds[:, (r + 1) % (replicas + 1)])
-                for i in recorded[step - 5, r + 1].tolist()
-            ]
+            wanted = [bin_of(i, step, others[:, (r + 1) % (replicas + 1)]) for i in recorded[step - 5, r + 1].tolist()]
             asked, recorded_bins = recorded[step - 5, r + 1].tolist(), wanted
-            wanted = [
-                recorded_bin if recorded_bin in bins else nearest(recorded_bin, bins) for recorded_bin in recorded_bins
-            ]
+            wanted = [bin_ if bin_ in bins else nearest(bin_, bins) for bin_ in recorded_bins]
             moved[r] += sum(map(far, recorded_bins, wanted))
-            drawn_bins = [bin_of(i, step, mine[:, r]) for i in batch.id[r].tolist()]
-            assert drawn_bins == wanted
+            drawn = [bin_of(i, step, mine[:, r]) for i in batch.id[r].tolist()]
+            assert drawn == wanted
             for bin_ in set(wanted):  # as many different steps as there, if there are so many
                 pairs = {(a, i) for a, i, w in zip(asked, batch.id[r].tolist(), wanted, strict=True) if w == bin_}
                 assert len(pairs) == len({a for a, _ in pairs})

@@ -1,21 +1,10 @@
 """Views of a buffer's own rows, given back to it, are read before they are written to."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
-from replaylab.replay import CustomSampler, Field, ReplayBuffer
-
-
-@dataclass(frozen=True)
-class Even(CustomSampler):
-    def distribution(self, view, batch_size):
-        seen.append(view.steps_in_episode.tolist())
-        return np.full(len(view), 1 / len(view))
-
-
-seen: list = []
+from replaylab.replay import Field, ReplayBuffer
+from tests.replay.buffers import Seeing, seen
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.complex64])
@@ -46,7 +35,7 @@ def test_add_with_its_own_column(replicas):
 
 
 def test_a_mask_that_is_a_column():
-    for sampler in (None, Even()):
+    for sampler in (None, Seeing()):
         buffer = ReplayBuffer(8, {"terminated": Field((), bool)}, sampler=sampler, seed=0)
         flags = np.array([True, False, False, True, True, False, True, False])
         buffer.extend(terminated=flags)
@@ -62,7 +51,7 @@ def test_a_mask_that_is_a_column():
             steps = [0]
             for end in ends[:-1]:
                 steps.append(0 if end else steps[-1] + 1)
-            assert seen[0] == steps
+            assert seen[0][1] == steps
 
 
 def test_another_buffers_rows_are_borrowed_as_they_are():

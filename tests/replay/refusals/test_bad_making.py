@@ -92,15 +92,8 @@ TRANSFORMS = [
         for some in ([NStep(2), NStep(3)], [Uniform()])
     ),
     *(
-        (
-            FieldError,
-            f"{type(transform).__name__} needs the field `{name}` ... {dtype})",
-            {"transforms": [transform], **fields},
-        )
-        for transform, names in (
-            (NStep(), ("reward", "terminated", "truncated")),
-            (HINDSIGHT, ("reward", "terminated")),
-        )
+        (FieldError, f"{type(part).__name__} needs the field `{name}` ... {dtype})", {"transforms": [part], **fields})
+        for part, names in ((NStep(), ("reward", "terminated", "truncated")), (HINDSIGHT, ("reward", "terminated")))
         for name in names
         for dtype in ("float32" if name == "reward" else "bool",)
         for fields in (without(name), without(**{name: Field((2,))}))
@@ -116,10 +109,10 @@ TRANSFORMS = [
     *(
         (
             FieldError,
-            f"{type(transform).__name__} makes the column `{name}`",
-            without(**{name: Field()}) | {"transforms": [transform]},
+            f"{type(part).__name__} makes the column `{name}`",
+            without(**{name: Field()}) | {"transforms": [part]},
         )
-        for transform, name in ((NStep(), "discount"), (NStep(), "n_steps"), (Sequence(), "mask"))
+        for part, name in ((NStep(), "discount"), (NStep(), "n_steps"), (Sequence(), "mask"))
     ),
     (FieldError, "FrameStack stacks the field `frame`, which is not declared", stacking("frame")),
     (FieldError, "`next_obs` must be declared as `obs` is", stacking("obs", next_obs=Field((3,)))),
@@ -253,9 +246,7 @@ class TestMemory:
     def test_it_names_the_options_that_apply_and_no_others(self, shape, dtype, options, named, has):
         has(2**20)
         message = refusal(OverSizeError, capacity=10**6, fields=transition(Field(shape, dtype)), **options)
-        assert [option for option in (self.DERIVED, self.STACKS, self.PACKED, self.DISK) if option in message] == list(
-            named
-        )
+        assert [text for text in (self.DERIVED, self.STACKS, self.PACKED, self.DISK) if text in message] == list(named)
 
 
 class TestThisMachinesMemory:

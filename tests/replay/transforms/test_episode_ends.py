@@ -1,28 +1,14 @@
 """`terminated` and `truncated` of any dtype end episodes where they are not 0, in the core and for custom samplers."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 from replaylab.errors import DtypeError, FieldError, ShapeError
 from replaylab.replay import EpisodeEnds, Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
-from tests.replay.buffers import GOALS, Even
+from tests.replay.buffers import GOALS, Seeing, seen
 
 DTYPES = (bool, np.int8, np.uint8, np.int16, np.uint32, np.int64, np.float16, np.float32, np.float64, np.longdouble)
 ENDS = [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0]
-
-
-@dataclass(frozen=True)
-class Seeing(Even):
-    """Uniform, and keeps what it saw."""
-
-    def distribution(self, view, batch_size):
-        seen.append((view.episodes.tolist(), view.steps_in_episode.tolist()))
-        return super().distribution(view, batch_size)
-
-
-seen: list = []
 
 
 def make(field, name="terminated", **options):
