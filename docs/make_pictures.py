@@ -3,6 +3,7 @@
 * ``speed.svg``: two tables of the page on benchmarks, which hold figures of ``make bench`` and ``make bench-training``.
 * ``visits.svg``: the map that ``examples/cliff_walking.py`` draws, of 30 seeds.
 * ``report.webp``: the top of the report of the study ``quick``, as a browser shows it.
+* ``own_loop.svg``: learning curves of the loops of the guide "Your own training loop".
 * ``episode_ends.svg``, ``episode_ends_scores.svg``: tables of the study ``episode-ends``.
 """
 
@@ -13,7 +14,9 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from statistics import fmean
 
+import own_loop
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -160,6 +163,31 @@ def scores() -> Figure:
         return figure
 
 
+OWN_LOOPS = {"own_loop_dqn": ("DQN on CartPole", 20_000), "own_loop_td3": ("TD3 on Pendulum", 6_000)}
+"""Titles of the guide's loops, and their steps."""
+
+
+def own_loops() -> Figure:
+    """Draw the returns of the guide's loops: means of all seeds, in bands from the smallest to the largest."""
+    runs = own_loop.trained()
+    with style():
+        figure = Figure(figsize=(900 / 72, 300 / 72), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for axes, (loop, (title, steps)) in zip(panels, OWN_LOOPS.items(), strict=True):
+            ends = [steps * k / 20 for k in range(3, 21)]
+            for variant, (color, _) in zip(own_loop.VARIANTS, HUES, strict=False):
+                curves = [own_loop.averages(run, ends, 0.15 * steps) for run in runs[f"{loop}/{variant}"]]
+                by_end = list(zip(*curves, strict=True))
+                axes.fill_between(ends, list(map(min, by_end)), list(map(max, by_end)), color=color, alpha=0.12, lw=0)
+                axes.plot(ends, list(map(fmean, by_end)), color=color, label=variant)
+            axes.set_title(title)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+            axes.set_xlabel("environment steps")
+        panels[0].set_ylabel("return of an episode")
+        legend_above(figure, panels[0])
+        return figure
+
+
 def report() -> None:
     """Run the quick study, where `results/quick` does not have it yet, and photograph the top of its report."""
     study = Study.from_toml("quick", DOCS.parent / "results/quick")
@@ -191,6 +219,7 @@ if __name__ == "__main__":  # the study's workers import this file
     save(speed(), PICTURES / "speed.svg")
     save(ends_drawn(), PICTURES / "episode_ends.svg")
     save(scores(), PICTURES / "episode_ends_scores.svg")
+    save(own_loops(), PICTURES / "own_loop.svg")
     report()
     visits()
     for picture in sorted(PICTURES.iterdir()):
