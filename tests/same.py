@@ -1,10 +1,10 @@
 """Nested columns, compared bit for bit."""
 
 
-def same(one, other):
+def same(value, other):
     """Return whether two trees of arrays have the same form, dtypes and bytes."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(same(value[key], other[key]) for key in value)
+    if isinstance(value, tuple):
+        return len(value) == len(other) and all(map(same, value, other))
+    return value.dtype == other.dtype and value.shape == other.shape and value.tobytes() == other.tobytes()

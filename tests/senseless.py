@@ -46,20 +46,20 @@ class Call:
 
     Attributes:
         function: What is called; where it needs an object, `make` makes one, whose method of this name it is.
-        given: Its arguments, or a function that makes them again.
+        valid: Its arguments, or a function that makes them again.
         accepts: By an argument's name, the senseless values that it may be.
         make: See `function`.
         use: Called with what comes out, such as an iterator.
-        theirs: Arguments that are handed on to somebody else, whose errors come out.
+        passed_on: Arguments that are handed on to somebody else, whose errors come out.
         called: By an argument's name, a regular expression of what messages call it, where that is not `name`.
     """
 
     function: Callable[..., Any] | str
-    given: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
+    valid: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
     accepts: Mapping[str, str] = field(default_factory=dict)
     make: Callable[[], Any] | None = None
     use: Callable[[Any], Any] = lambda result: result
-    theirs: tuple[str, ...] = ()
+    passed_on: tuple[str, ...] = ()
     called: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,7 +67,7 @@ class Call:
         return self.function if isinstance(self.function, str) else self.function.__qualname__
 
     def arguments(self) -> dict[str, Any]:
-        return dict(self.given() if callable(self.given) else self.given)
+        return dict(self.valid() if callable(self.valid) else self.valid)
 
     def target(self) -> Callable[..., Any]:
         return getattr(self.make(), self.function) if self.make and isinstance(self.function, str) else self.function
@@ -75,10 +75,10 @@ class Call:
     def names(self) -> list[str]:
         try:
             named = list(signature(self.target()).parameters.values())
-            fixed = [one.name for one in named if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)]
+            fixed = [name.name for name in named if name.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)]
         except ValueError:  # written in C++
             fixed = list(self.accepts)
-        return [name for name in dict.fromkeys([*fixed, *self.arguments()]) if name not in self.theirs]
+        return [name for name in dict.fromkeys([*fixed, *self.arguments()]) if name not in self.passed_on]
 
     def __call__(self, **changes: Any) -> Any:
         with limited():
@@ -105,7 +105,7 @@ def wrongs(call: Call, *, named: bool = False) -> list[str]:
     """Return what is wrong with the call's answers to senseless arguments; `named`: they must name the argument."""
     call()
     names = call.names()
-    found: list[str] = []
+    problems: list[str] = []
     for name in names:
         accepted = call.accepts.get(name, "").split()
         for label, value in SENSELESS.items():
@@ -114,23 +114,23 @@ def wrongs(call: Call, *, named: bool = False) -> list[str]:
                 call(**{name: value})
             except ReplayError as error:
                 if label in accepted:
-                    found.append(f"{what}: refused with {error}")
+                    problems.append(f"{what}: refused with {error}")
                 elif len(str(error)) > 1500:
-                    found.append(f"{what}: {len(str(error))} letters of message")
+                    problems.append(f"{what}: {len(str(error))} letters of message")
                 elif named and not re.search(call.called.get(name, f"`{name}`"), str(error)):
-                    found.append(f"{what}: not named in {error}")
+                    problems.append(f"{what}: not named in {error}")
             except Exception as error:
-                found.append(f"{what}: {type(error).__name__}: {str(error)[:150]}")
+                problems.append(f"{what}: {type(error).__name__}: {str(error)[:150]}")
             else:
                 if label not in accepted:
-                    found.append(f"{what}: accepted")
-    return found
+                    problems.append(f"{what}: accepted")
+    return problems
 
 
 def misshapen(call: Call) -> list[str]:
     """Return what is wrong with the call's answers to arrays of other shapes: they fit, or are refused."""
     call()
-    found = []
+    problems = []
     arrays = [name for name, value in call.arguments().items() if isinstance(value, list | np.ndarray)]
     for name in arrays:
         for array in (*map(np.ones, SHAPES), np.full((4, 3), np.nan)):
@@ -141,5 +141,5 @@ def misshapen(call: Call) -> list[str]:
             except ReplayError:
                 continue
             except Exception as error:
-                found.append(f"{call.name}({name} of shape {array.shape}): {type(error).__name__}: {error}")
-    return found
+                problems.append(f"{call.name}({name} of shape {array.shape}): {type(error).__name__}: {error}")
+    return problems

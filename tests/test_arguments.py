@@ -60,8 +60,8 @@ class TestRules:
 
     @pytest.mark.parametrize("value", [0.5, np.float32(0.5), np.array(0.5), np.longdouble(0.5), Fraction(1, 2)])
     def test_numbers_become_pythons(self, value):
-        made = checked("x", value, FRACTION)
-        assert (type(made), made) == (float, 0.5)
+        share = checked("x", value, FRACTION)
+        assert (type(share), share) == (float, 0.5)
 
     def test_a_python_int_stays_one(self):
         assert type(checked("x", 1, FRACTION)) is int
@@ -139,10 +139,10 @@ class Options:
 
 class TestConfigurations:
     def test_equal_ones_are_equal(self):
-        made = Options(np.float64(0.25), np.int64(3))
-        assert made == Options(0.25, 3)
-        assert hash(made) == hash(Options(0.25, 3))
-        assert repr(made) == "Options(rate=0.25, size=3)"
+        options = Options(np.float64(0.25), np.int64(3))
+        assert options == Options(0.25, 3)
+        assert hash(options) == hash(Options(0.25, 3))
+        assert repr(options) == "Options(rate=0.25, size=3)"
 
     def test_the_message_names_the_option_and_its_owner(self):
         with pytest.raises(ConfigError, match=r"^`size` of Options must be at least 1, but got 0$"):

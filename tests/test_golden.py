@@ -20,8 +20,8 @@ def test_equal_values_pass():
 
 def test_what_differs_is_new_or_is_gone_is_listed():
     head = {"draws/A": np.array([1, 3]), "rows/x": BASE["rows/x"], "rows/y": np.array([1.0])}
-    found = differences(BASE, head, {})
-    assert [line.split(": ")[0] for line in found] == ["draws/A", "rows/y", "signatures/m.Old.call"]
+    reported = differences(BASE, head, {})
+    assert [line.split(": ")[0] for line in reported] == ["draws/A", "rows/y", "signatures/m.Old.call"]
 
 
 def test_a_renaming_covers_members_but_no_longer_names():
@@ -37,7 +37,7 @@ def test_declared_changes_pass_and_others_do_not():
 
 
 def test_every_declared_change_has_a_reason():
-    assert all(one["name"] and one["reason"] for one in declared_changes().get("change", []))
+    assert all(change["name"] and change["reason"] for change in declared_changes().get("change", []))
 
 
 def test_recording_uses_nothing_of_the_tests():

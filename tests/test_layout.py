@@ -20,20 +20,22 @@ MOST = 16
 
 def includes():
     for path in sorted((ROOT / "cpp").glob("*/*.?pp")):
-        for found in re.findall(r'#include "(\w+)/', path.read_text()):
-            yield path, found
+        for folder in re.findall(r'#include "(\w+)/', path.read_text()):
+            yield path, folder
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_includes_only_those_below_it(room):
     below = APART.get(room, set(ROOMS[: ROOMS.index(room)])) | {room}
-    wrong = [f"{path.relative_to(ROOT)} includes {found}/" for path, found in includes() if path.parent.name == room]
+    wrong = [
+        f"{path.relative_to(ROOT)} includes {include}/" for path, include in includes() if path.parent.name == room
+    ]
     assert not [line for line in wrong if line.split()[-1].rstrip("/") not in below]
 
 
 def test_every_room_is_known_and_every_include_names_one():
     assert {path.parent.name for path in (ROOT / "cpp").glob("*/*.?pp")} == set(ROOMS)
-    assert {found for _, found in includes()} <= set(ROOMS)
+    assert {include for _, include in includes()} <= set(ROOMS)
     bare = [path for path in (ROOT / "cpp").glob("*/*.?pp") if re.search(r'#include "\w+\.hpp"', path.read_text())]
     assert not bare
 
@@ -52,12 +54,12 @@ FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.I
 @cache
 def nodes_of(source):
     """The functions of a module's source, and its imports; expressions, which have none, are not walked through."""
-    found, todo = [], [ast.parse(source)]
+    problems, todo = [], [ast.parse(source)]
     while todo:
         node = todo.pop()
-        found += [node] if isinstance(node, FUNCTIONS + IMPORTS) else []
+        problems += [node] if isinstance(node, FUNCTIONS + IMPORTS) else []
         todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
-    return found
+    return problems
 
 
 IMPORTS_MOST = 12
@@ -129,8 +131,8 @@ def core_imports(source):
 def test_of_the_core_the_laboratory_takes_games_and_learners_alone():
     package = ROOT / "src" / "replaylab"
     files = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
-    found = {path.as_posix(): set(core_imports(text)) for path, text in files.items() if path.parts[0] != "replay"}
-    assert {path: names for path, names in found.items() if names and path != "__init__.py"} == OF_THE_CORE
+    importers = {path.as_posix(): set(core_imports(text)) for path, text in files.items() if path.parts[0] != "replay"}
+    assert {path: names for path, names in importers.items() if names and path != "__init__.py"} == OF_THE_CORE
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ def test_slow(number): pass
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("sample")
-    shutil.copy(Path(__file__).with_name("conftest.py"), made)
-    (made / "pytest.ini").write_text("[pytest]\nmarkers = slow: x\n  cuda: x\n")
-    (made / "test_sample.py").write_text(SAMPLE)
-    (made / "test_module.py").write_text('import pytest\npytest.importorskip("no_such_module")\n')
-    return made
+    sample = tmp_path_factory.mktemp("sample")
+    shutil.copy(Path(__file__).with_name("conftest.py"), sample)
+    (sample / "pytest.ini").write_text("[pytest]\nmarkers = slow: x\n  cuda: x\n")
+    (sample / "test_sample.py").write_text(SAMPLE)
+    (sample / "test_module.py").write_text('import pytest\npytest.importorskip("no_such_module")\n')
+    return sample
 
 
 def outcomes(folder, *options, **environment):

@@ -49,8 +49,8 @@ def test_rows_of_every_array(index):
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_stacked_along_a_new_axis(axis):
-    made = stack([TREE, TREE], axis)
-    assert np.array_equal(made["obs"]["goals"][0], np.stack([np.arange(3.0)] * 2, axis))
+    stacked = stack([TREE, TREE], axis)
+    assert np.array_equal(stacked["obs"]["goals"][0], np.stack([np.arange(3.0)] * 2, axis))
 
 
 def test_paths_become_nested_again():
@@ -66,6 +66,6 @@ def test_a_leaf_and_a_nesting_in_one_place_are_refused(paths):
 
 
 def test_rows_that_are_the_same_bit_for_bit():
-    one, other = {"x": np.array([0.0, np.nan, 1.0, 2.0]), "y": np.arange(4)}, {"x": np.array([-0.0, np.nan, 1.0, 2.0])}
-    assert same_rows(one, other | {"y": np.array([0, 1, 2, 0])}).tolist() == [False, True, True, False]
+    tree, other = {"x": np.array([0.0, np.nan, 1.0, 2.0]), "y": np.arange(4)}, {"x": np.array([-0.0, np.nan, 1.0, 2.0])}
+    assert same_rows(tree, other | {"y": np.array([0, 1, 2, 0])}).tolist() == [False, True, True, False]
     assert same_rows(np.zeros((0, 2)), np.zeros((0, 2))).shape == (0,)

@@ -43,14 +43,14 @@ SMALL = {"n-step": 3000, "frames": 600, "hindsight": 1000, "sequences": 3000}
 
 @pytest.mark.parametrize("name", SMALL)
 def test_our_part_in_each_scene_is_verified_and_timed(name):
-    one, ours = replay.SCENES[name], []
-    for kind in one.drawers:
+    scene_of_name, timed = replay.SCENES[name], []
+    for kind in scene_of_name.drawers:
         if kind.package == "replaylab":
-            ours.append(scene.filled(partial(kind, SMALL[name]), SMALL[name])[0])
-            ours[-1].verify()
-    times = run_rounds(one.rows(ours, None), 1, 0, lambda number: None)
-    assert set(times) == {work.name for work in one.works}
-    assert all(set(row) == {drawer.label for drawer in ours} for row in times.values())
+            timed.append(scene.filled(partial(kind, SMALL[name]), SMALL[name])[0])
+            timed[-1].verify()
+    times = run_rounds(scene_of_name.rows(timed, None), 1, 0, lambda number: None)
+    assert set(times) == {work.name for work in scene_of_name.works}
+    assert all(set(row) == {drawer.label for drawer in timed} for row in times.values())
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -81,11 +81,11 @@ def test_every_peer_of_a_scene_says_where_it_comes_from(monkeypatch, capsys):
 def test_the_copying_limit_answers_for_every_scene_that_has_it(tmp_path):
     program = compile_limit(tmp_path, COPIES)
     assert program is not None
-    for one in replay.SCENES.values():
-        limited = [work.limit for work in one.works if work.limit]
-        assert bool(limited) == bool(one.item)
+    for each in replay.SCENES.values():
+        limited = [work.limit for work in each.works if work.limit]
+        assert bool(limited) == bool(each.item)
         if limited:
-            with Limit(program, 1000, one.item) as limit:
+            with Limit(program, 1000, each.item) as limit:
                 assert all(limit.block(operation, 2) > 0 for operation in limited)
 
 
@@ -150,7 +150,7 @@ def test_the_table_holds_times_and_memory():
 
 
 def test_every_target_names_a_row_and_peers_that_exist():
-    rows = {work.name: one.drawers for one in replay.SCENES.values() for work in one.works}
+    rows = {work.name: scene.drawers for scene in replay.SCENES.values() for work in scene.works}
     plain = {operation.name: peers.PEERS for operation in OPERATIONS}
     for target in report.TARGETS:
         assert set(target.among) <= {kind.label for kind in (rows | plain)[target.operation]}

@@ -42,9 +42,12 @@ def test_every_part_runs_on_a_cpu(compiled, tmp_path, capsys, monkeypatch):
     result, printed = json.loads(out.read_text()), capsys.readouterr().out
     for part in parts:
         names = ONE_EACH[part]
-        found = [figure for figure in result["figures"] if figure["part"] == part]
+        figures_of_part = [figure for figure in result["figures"] if figure["part"] == part]
         for name in names:
-            assert any(name in figure["what"] and figure["value"] is not None for figure in found), (part, name)
+            assert any(name in figure["what"] and figure["value"] is not None for figure in figures_of_part), (
+                part,
+                name,
+            )
         assert f"==> {part}" in printed
     missed = [figure for figure in result["figures"] if figure["reached"] is False]
     assert (status, missed) == (0, [])
@@ -97,19 +100,19 @@ def test_the_reference_of_fasttd3_returns_what_a_loop_computes():
         buffer.add(step)
         stored.append(step)
     batch = buffer.sample(40)
-    kept = stored[-length:]
+    newest = stored[-length:]
     for row in range(len(batch["rewards"])):
         env = row // 40
-        first = next(t for t in range(length) if torch.equal(kept[t]["obs"][env], batch["obs"][row]))
+        first = next(t for t in range(length) if torch.equal(newest[t]["obs"][env], batch["obs"][row]))
         wanted, last = 0.0, first
         for k in range(3):
             last = first + k
-            wanted += gamma**k * float(kept[last]["reward"][env])
-            ended = bool(kept[last]["terminated"][env] | kept[last]["truncated"][env])
+            wanted += gamma**k * float(newest[last]["reward"][env])
+            ended = bool(newest[last]["terminated"][env] | newest[last]["truncated"][env])
             if ended or last == length - 1:
                 break
-        assert torch.equal(batch["next_obs"][row], kept[last]["next_obs"][env])
-        assert bool(batch["dones"][row]) == bool(kept[last]["terminated"][env] | kept[last]["truncated"][env])
+        assert torch.equal(batch["next_obs"][row], newest[last]["next_obs"][env])
+        assert bool(batch["dones"][row]) == bool(newest[last]["terminated"][env] | newest[last]["truncated"][env])
         if ended or last < length - 1 or first + 2 == last:
             assert float(batch["rewards"][row]) == pytest.approx(wanted)
             assert int(batch["n_steps"][row]) == last - first + 1

@@ -83,8 +83,8 @@ def test_ctrl_c_keeps_checkpoints_of_what_is_in_training(long, tmp_path):
     out = tmp_path / "out"
     code, printed = interrupted(["study", "run", str(long), "--out", str(out), "--workers", "2"], b"4 runs to do", 4.0)
     assert code == 130
-    kept = re.compile(r"holds the results of 0 of 4 runs\s+and\s+checkpoints\s+of\s+4\s+more;")
-    assert kept.search(printed.decode()), printed
+    message = re.compile(r"holds the results of 0 of 4 runs\s+and\s+checkpoints\s+of\s+4\s+more;")
+    assert message.search(printed.decode()), printed
     study = Study.from_folder(out)
     assert {folder.name for folder in (out / "checkpoints").iterdir()} == {chunk.id for chunk in study.chunks}
     begun: dict[str, int] = {}

@@ -16,8 +16,8 @@ SHORT += ["--seeds", "1", "--eval-episodes", "1"]
 
 
 def test_a_run_that_was_saved_from_python_is_not_overwritten(tmp_path, capsys):
-    made = TrainingConfig("FrozenLake-v1", QLearning(batch_size=4), Uniform(), total_steps=100, eval_every=None)
-    train(made, [0], [Checkpoints(tmp_path, 50)])
+    config = TrainingConfig("FrozenLake-v1", QLearning(batch_size=4), Uniform(), total_steps=100, eval_every=None)
+    train(config, [0], [Checkpoints(tmp_path, 50)])
     before = (tmp_path / "agents-0.npz").read_bytes()
     assert cli.main([*SHORT, "--steps", "50", "--save", str(tmp_path)]) == 2
     said = capsys.readouterr().err
@@ -27,14 +27,14 @@ def test_a_run_that_was_saved_from_python_is_not_overwritten(tmp_path, capsys):
 
 
 def test_places_that_would_replace_each_other_are_refused(tmp_path, capsys):
-    one = str(tmp_path / "one")
-    assert cli.main([*SHORT, "--steps", "50", "--save", one, "--out", one]) == 2
+    folder = str(tmp_path / "one")
+    assert cli.main([*SHORT, "--steps", "50", "--save", folder, "--out", folder]) == 2
     assert "must be two places" in capsys.readouterr().err
-    assert not Path(one).exists()
+    assert not Path(folder).exists()
     for name in ("chunk.json", "agents-0.npz"):
-        assert cli.main([*SHORT, "--steps", "50", "--save", one, "--out", f"{one}/{name}"]) == 2
+        assert cli.main([*SHORT, "--steps", "50", "--save", folder, "--out", f"{folder}/{name}"]) == 2
         assert "must not be named as what is saved" in capsys.readouterr().err
-    assert cli.main([*SHORT, "--steps", "50", "--save", one, "--out", f"{one}/rows.parquet"]) == 0
+    assert cli.main([*SHORT, "--steps", "50", "--save", folder, "--out", f"{folder}/rows.parquet"]) == 0
 
 
 def test_a_run_goes_on_being_saved_as_often(tmp_path, monkeypatch):
@@ -81,14 +81,14 @@ def test_resuming_elsewhere_names_a_missing_or_changed_module(parts, tmp_path):
     code = "from replaylab.commands.main import main; raise SystemExit(main())"
 
     def train_in(folder, *arguments):
-        made = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code, "train", *arguments],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(Path.cwd())},
             capture_output=True,
             text=True,
         )
-        return made.returncode, made.stderr
+        return process.returncode, process.stderr
 
     options = {"--env": "FrozenLake-v1", "--learner": "q_learning", "--learner-options": "batch_size=4"}
     options |= {"--steps": "40", "--seeds": "1", "--eval-episodes": "1", "--save": str(tmp_path / "run")}

@@ -24,8 +24,8 @@ def test_a_game_is_stepped_by_the_emulators_threads_and_its_frames_are_stored_on
 
 def test_what_is_given_counts():
     options = {"env_options": ('backend="ale"', "frame_stack=2"), "learner_options": ("envs=8",), "device": "cuda"}
-    given = TrainCommand(env=PONG, transforms=("frame_stack:length=2,stacked_input=true",), **options)
-    configuration = given.chunk().configuration()
+    command = TrainCommand(env=PONG, transforms=("frame_stack:length=2,stacked_input=true",), **options)
+    configuration = command.chunk().configuration()
     assert configuration.learner.envs == 8
     assert list(configuration.transforms) == [FrameStack(2, stacked_input=True)]
     alone = TrainCommand(env=PONG, device="cuda", env_options=("frame_stack=1",)).chunk().configuration()

@@ -134,11 +134,11 @@ def test_a_file_that_is_no_study_is_a_sentence(kind, tmp_path, capsys):
     assert str(file) in refused(["study", "run", str(file)], capsys)
 
 
-@pytest.mark.parametrize(("here", "there"), CHANGES)
-def test_a_study_with_a_wrong_value_is_a_sentence(here, there, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("here", "replacement"), CHANGES)
+def test_a_study_with_a_wrong_value_is_a_sentence(here, replacement, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert here in TINY
-    Path("study.toml").write_text(TINY.replace(here, there).replace("{more}", ""))
+    Path("study.toml").write_text(TINY.replace(here, replacement).replace("{more}", ""))
     refused(["study", "run", "study.toml", "--executor", "in-process"], capsys)
 
 
@@ -179,22 +179,22 @@ def test_a_bug_keeps_its_traceback():
 @pytest.mark.parametrize("arguments", ["study list", "--help", "study run --help"])
 def test_who_stops_reading_is_no_error(arguments):
     command = f"{sys.executable} -m replaylab {arguments} | true"
-    made = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
-    assert made.stderr == ""
+    process = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert process.stderr == ""
 
 
 def test_a_terminal_without_some_letters_is_no_error(tmp_path):
     (tmp_path / "study.toml").write_text(
         TINY.replace("{more}", "").replace("steps = 200", "steps = 200\n") + "[x]\nπ = 1"
     )
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "replaylab", "study", "run", "study.toml"],
         capture_output=True,
         cwd=tmp_path,
         env={"PYTHONIOENCODING": "ascii", "PATH": ""},
         timeout=60,
     )
-    assert (made.returncode, made.stderr.count(b"\n")) == (2, 1)
+    assert (process.returncode, process.stderr.count(b"\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(

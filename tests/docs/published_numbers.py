@@ -60,16 +60,16 @@ def part_of(page: str, section: str) -> str:
     """Return the text below a heading, up to the next heading."""
     if not section:
         return page
-    _, found, below = page.partition(f"\n{section}\n")
-    assert found, f"no heading {section!r}"
+    _, separator, below = page.partition(f"\n{section}\n")
+    assert separator, f"no heading {section!r}"
     return re.split(r"^#+ ", below, maxsplit=1, flags=re.M)[0]
 
 
-def looked_up(entry: dict[str, Any], found: list[dict[str, str]]) -> list[str]:
+def looked_up(entry: dict[str, Any], rows: list[dict[str, str]]) -> list[str]:
     """Return the cells of a table that an entry names, in the order of its text."""
     cells = []
     for wanted in entry["rows"]:
-        matching = [row for row in found if wanted.items() <= row.items()]
+        matching = [row for row in rows if wanted.items() <= row.items()]
         assert len(matching) == 1, f"{len(matching)} rows match {wanted}"
         cells += [matching[0][column] for column in entry["columns"]]
     return cells
@@ -89,9 +89,9 @@ def is_rounded(printed: str, value: float) -> bool:
     return abs(float(number) - value) <= half * (1 + 1e-9)
 
 
-def problems(entry: dict[str, Any], page: str, found: list[dict[str, str]]) -> list[str]:
+def problems(entry: dict[str, Any], page: str, rows: list[dict[str, str]]) -> list[str]:
     """Return what is wrong with the numbers of one entry: the text is not on the page, or says other numbers."""
-    cells = looked_up(entry, found)
+    cells = looked_up(entry, rows)
     literal = [re.escape(part) for part in plain(entry["text"]).split("{}")]
     if len(literal) != len(cells) + 1:
         return [f"{entry['text']!r} has {len(literal) - 1} places for {len(cells)} cells"]

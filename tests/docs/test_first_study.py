@@ -57,8 +57,8 @@ def reported(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stranger")
     for name, text in FILES.items():
         (folder / name).write_text(text)
-    whole = request.param == "as it stands"
-    return folder, (as_it_stands if whole else shorter)(folder), whole
+    is_complete = request.param == "as it stands"
+    return folder, (as_it_stands if is_complete else shorter)(folder), is_complete
 
 
 def test_the_page_has_what_it_promises():
@@ -68,12 +68,12 @@ def test_the_page_has_what_it_promises():
 
 
 def test_the_verdict_is_read(reported):
-    folder, answers, whole = reported
+    folder, answers, is_complete = reported
     assert "30 to do in 3 chunks" in answers[COMMANDS[0]]
     ran = answers[COMMANDS[1]]
     assert "30 runs in " in ran
     verdict = next(line for line in ran.splitlines() if line.startswith("Surprising vs uniform, final return"))
-    assert re.search(r"higher, \+[\d,.]+ " if whole else r"inconclusive, [+−\d][\d,.]* ", verdict)
+    assert re.search(r"higher, \+[\d,.]+ " if is_complete else r"inconclusive, [+−\d][\d,.]* ", verdict)
     assert "report: results/surprise/report.html" in ran
     assert "very_surprising" in (folder / "results/surprise/report.html").read_text()
 

@@ -99,5 +99,5 @@ def test_metrics_are_those_of_a_run():
         "FrozenLake-v1", learner, Uniform(), [0], **settings, on_metrics=lambda _, new: reported.update(new)
     )
     recorded = {REGISTRY[name].name for name in np.unique(metrics.columns["metric"])}
-    assert recorded == {one.name for one in METRICS if one.when not in ("measures", "listeners")}
-    assert reported - recorded == {one.name for one in METRICS if one.when == "listeners"}
+    assert recorded == {metric.name for metric in METRICS if metric.when not in ("measures", "listeners")}
+    assert reported - recorded == {metric.name for metric in METRICS if metric.when == "listeners"}

@@ -30,8 +30,8 @@ BLOCK = re.compile(r"^```(?:python|\{code-cell\} ipython3)\n(.*?)^```$", re.MULT
 def run(page, text):
     """Run a page's blocks and return their names; doctest prompts are checked for what they print."""
     names = {"__name__": page}
-    for found in BLOCK.finditer(text):
-        code, line = found[1], text[: found.start(1)].count("\n")
+    for match in BLOCK.finditer(text):
+        code, line = match[1], text[: match.start(1)].count("\n")
         if ">>> " in code:
             test = doctest.DocTestParser().get_doctest(code, names, page, page, line)
             doctest.DebugRunner().run(test, clear_globs=False)
@@ -52,7 +52,7 @@ def quick_studies(monkeypatch):
 
 def without_sbx(text):
     """A page's text without its blocks that import sbx: JAX compiles for longer than the rest of the page takes."""
-    return BLOCK.sub(lambda found: "\n" * found[0].count("\n") if "import sbx" in found[0] else found[0], text)
+    return BLOCK.sub(lambda match: "\n" * match[0].count("\n") if "import sbx" in match[0] else match[0], text)
 
 
 def run_here(page, text, folder, monkeypatch):
@@ -99,7 +99,7 @@ def test_pages_save_under_different_names():
     assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize(("package", "name"), [(one, name) for one in PACKAGES for name in one.__all__])
+@pytest.mark.parametrize(("package", "name"), [(package, name) for package in PACKAGES for name in package.__all__])
 def test_the_reference_has_every_public_name(package, name):
     value = getattr(package, name)
     kind = "autoclass" if isinstance(value, type) else "autofunction" if isfunction(value) else "autodata"
@@ -110,4 +110,4 @@ def test_the_reference_has_every_public_name(package, name):
 @pytest.mark.parametrize("report", sorted((DOCS / "results").rglob("report.html")), ids=lambda file: file.parent.name)
 def test_shipped_reports_link_to_what_is_there(report):
     links = re.findall(r'<a[^>]* href="([^"#][^"]*)"', report.read_text())
-    assert [one for one in links if not one.startswith("https://") and not (report.parent / one).exists()] == []
+    assert [link for link in links if not link.startswith("https://") and not (report.parent / link).exists()] == []

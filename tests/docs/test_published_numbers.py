@@ -19,8 +19,8 @@ MOST = 10_000_000
 def test_the_pages_numbers_are_those_of_the_tables(file):
     wrong = []
     for entry in entries(file):
-        found = read_table((file.parent / "tables" / f"{entry['table']}.csv").read_text())
-        wrong += problems(entry, (RESULTS / entry["page"]).read_text(), found)
+        rows = read_table((file.parent / "tables" / f"{entry['table']}.csv").read_text())
+        wrong += problems(entry, (RESULTS / entry["page"]).read_text(), rows)
     assert not wrong, "\n".join(wrong)
 
 
@@ -67,8 +67,8 @@ ROW = {"contrast": "D", "difference": "-0.0594", "low": "-0.07075", "high": "123
     ],
 )
 def test_other_numbers_on_a_page_are_found(page, wrong):
-    found = problems(ENTRY, page, [ROW])
-    assert (found == []) if wrong is None else (len(found) == 1 and wrong in found[0])
+    reported = problems(ENTRY, page, [ROW])
+    assert (reported == []) if wrong is None else (len(reported) == 1 and wrong in reported[0])
 
 
 def test_a_negated_number_and_a_section():

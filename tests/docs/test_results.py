@@ -35,10 +35,10 @@ def test_no_file_of_the_results_is_larger_than_two_megabytes():
     assert too_large(RESULTS) == []
 
 
-@pytest.mark.parametrize(("size", "found"), [(MOST, 0), (MOST + 1, 1)])
-def test_a_larger_one_would_be_found(size, found, tmp_path):
+@pytest.mark.parametrize(("size", "is_found"), [(MOST, 0), (MOST + 1, 1)])
+def test_a_larger_one_would_be_found(size, is_found, tmp_path):
     (tmp_path / "report.html").write_bytes(b" " * size)
-    assert len(too_large(tmp_path)) == found
+    assert len(too_large(tmp_path)) == is_found
 
 
 def test_tracked_documentation_is_small():

@@ -21,8 +21,8 @@ LARGEST = 200_000
 def links(text):
     """The targets of a text's links and pictures that lie in this repository, without their anchors."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    found = re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", prose)
-    return [target for target in found if "://" not in target]
+    matches = re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", prose)
+    return [target for target in matches if "://" not in target]
 
 
 def contents(page):

@@ -38,23 +38,23 @@ def equals_single_forms(make, single, mode, steps, act=at_random, atol=0.0, star
     Returns:
         How many episodes ended, and how many of them terminated.
     """
-    ours, theirs = make(len(SEEDS), mode), SyncVectorEnv([single for _ in SEEDS], autoreset_mode=mode)
-    assert not isinstance(ours.unwrapped, SyncVectorEnv)
-    assert ours.metadata["autoreset_mode"] is mode
+    vector, gymnasiums = make(len(SEEDS), mode), SyncVectorEnv([single for _ in SEEDS], autoreset_mode=mode)
+    assert not isinstance(vector.unwrapped, SyncVectorEnv)
+    assert vector.metadata["autoreset_mode"] is mode
     for name in ("single_observation_space", "observation_space", "single_action_space"):
-        assert getattr(ours, name) == getattr(theirs, name)
+        assert getattr(vector, name) == getattr(gymnasiums, name)
     rng, ends, terminations = np.random.default_rng(0), 0, 0
-    obs, expected = ours.reset(seed=SEEDS)[0], theirs.reset(seed=SEEDS)[0]
+    obs, expected = vector.reset(seed=SEEDS)[0], gymnasiums.reset(seed=SEEDS)[0]
     same(obs, expected, max(atol, starts))
     for _ in range(steps):
-        action = act(ours, obs, rng)
-        left, right = ours.step(action), theirs.step(action)
+        action = act(vector, obs, rng)
+        left, right = vector.step(action), gymnasiums.step(action)
         obs, _, terminated, truncated, infos = left
-        assert ours.observation_space.contains(obs)
+        assert vector.observation_space.contains(obs)
         same(left[1:4], right[1:4], atol)
         same(obs, right[0], max(atol, starts))
         if starts:
-            going = ours.state()["steps"] > 0
+            going = vector.state()["steps"] > 0
             same(obs[going], right[0][going], atol)
         assert [leaf.dtype for leaf in leaves(obs)] == [leaf.dtype for leaf in leaves(right[0])]
         ended = terminated | truncated
@@ -63,7 +63,7 @@ def equals_single_forms(make, single, mode, steps, act=at_random, atol=0.0, star
             same(infos["final_obs"][i], right[4]["final_obs"][i], atol)
         ends, terminations = ends + ended.sum(), terminations + terminated.sum()
         if mode is AutoresetMode.DISABLED and ended.any():
-            obs, again = (env.reset(options={"reset_mask": ended})[0] for env in (ours, theirs))
+            obs, again = (env.reset(options={"reset_mask": ended})[0] for env in (vector, gymnasiums))
             same(obs, again, max(atol, starts))
     return ends, terminations
 
@@ -74,10 +74,10 @@ def depends_on_its_own_seed_only(make, steps=150):
     def trace(seeds, place):
         env = make(len(seeds))
         rows = [env.reset(seed=seeds)[0][place]]
-        own, others = np.random.default_rng(2), np.random.default_rng(len(seeds))
+        rng, others = np.random.default_rng(2), np.random.default_rng(len(seeds))
         for _ in range(steps):
             action = at_random(env, None, others)
-            action[place] = own.integers(env.single_action_space.n)
+            action[place] = rng.integers(env.single_action_space.n)
             rows.append(env.step(action)[0][place])
         return np.array(rows)
 

@@ -29,7 +29,7 @@ def swinging(env, obs, rng):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("env_id", "limit"), [*((one, None) for one in IDS), *((one, 7) for one in IDS)])
+@pytest.mark.parametrize(("env_id", "limit"), [*((env_id, None) for env_id in IDS), *((env_id, 7) for env_id in IDS)])
 def test_equals_gymnasiums_synchronous_vector_env(env_id, limit, mode):
     """Whole episodes, bit for bit; first observations of Acrobot's episodes are rounded once more by Gymnasium."""
     kwargs = {} if limit is None else {"max_episode_steps": limit}
@@ -48,14 +48,14 @@ def test_equals_gymnasiums_synchronous_vector_env(env_id, limit, mode):
 @pytest.mark.parametrize("env_id", ["MountainCar-v0", "Acrobot-v1"])
 def test_random_episodes_equal_gymnasiums_to_their_time_limit(env_id):
     """Acrobot swings on for 500 steps of a chaotic motion: a single last bit that differs would be seen here."""
-    ours, theirs = make_vector_env(env_id, len(SEEDS)), sync(env_id, AutoresetMode.SAME_STEP)
-    ours.reset(seed=1)
-    theirs.reset(seed=1)
+    vector, gymnasiums = make_vector_env(env_id, len(SEEDS)), sync(env_id, AutoresetMode.SAME_STEP)
+    vector.reset(seed=1)
+    gymnasiums.reset(seed=1)
     actions = np.random.default_rng(1).integers(3, size=(499, len(SEEDS)))
     for action in actions:
-        obs, expected = ours.step(action)[0], theirs.step(action)[0]
+        obs, expected = vector.step(action)[0], gymnasiums.step(action)[0]
     np.testing.assert_allclose(obs, expected, rtol=0, atol=1e-7)
-    assert ours.state()["steps"].max() == (499 if env_id == "Acrobot-v1" else 99)
+    assert vector.state()["steps"].max() == (499 if env_id == "Acrobot-v1" else 99)
 
 
 def test_equals_the_single_environment_of_the_same_seed():

@@ -83,13 +83,13 @@ LONG = {"replaylab/GridWorld-v0": 5_000, "replaylab/MinAtar-Freeway-v1": 2_501}
 @pytest.mark.parametrize(("env_id", "kwargs"), LIMITED)
 def test_a_time_limit_cuts_both_forms_alike(env_id, kwargs, limit):
     """Above the environment's own limit, too."""
-    own = LONG.get(env_id, 500)
-    limit = {"above": own + 50, "far above": own + 300}.get(limit, limit)
+    default_limit = LONG.get(env_id, 500)
+    limit = {"above": default_limit + 50, "far above": default_limit + 300}.get(limit, limit)
     options = kwargs | ({} if limit is None else {"max_episode_steps": limit})
-    single = first_end(gym.make(env_id, **options), own + 400, vector=False)
-    assert first_end(make_vector_env(env_id, 1, **options), own + 400, vector=True) == single
+    single = first_end(gym.make(env_id, **options), default_limit + 400, vector=False)
+    assert first_end(make_vector_env(env_id, 1, **options), default_limit + 400, vector=True) == single
     if limit != -1:
-        assert first_end(gym.make_vec(env_id, 1, **options), own + 400, vector=True) == single
+        assert first_end(gym.make_vec(env_id, 1, **options), default_limit + 400, vector=True) == single
     if limit is not None and limit > 0:
         assert single[0] <= limit
 
@@ -174,7 +174,7 @@ def test_a_velocity_asked_for_is_part_of_the_goal(goal_velocity, goal):
     env = make_vector_env("replaylab/MountainCarGoal-v0", 50, autoreset_mode="NextStep", **options)
     obs, _ = env.reset(seed=0)
     np.testing.assert_array_equal(obs["desired_goal"], np.tile(np.float32(goal), (50, 1)))
-    judged = [goal_functions(one)[1] for one in (env, gym.make("replaylab/MountainCarGoal-v0", **options))]
+    judged = [goal_functions(each)[1] for each in (env, gym.make("replaylab/MountainCarGoal-v0", **options))]
     actions, slow, reached = np.random.default_rng(0), 0, 0
     for _ in range(600):
         before = env.state()["ended"]
@@ -183,8 +183,8 @@ def test_a_velocity_asked_for_is_part_of_the_goal(goal_velocity, goal):
         obs, _, terminated, _, _ = env.step(action)
         assert env.observation_space.contains(obs)
         for compute_terminated in judged:
-            found = compute_terminated(obs["achieved_goal"], obs["desired_goal"], {})
-            np.testing.assert_array_equal(found[~before], terminated[~before])
+            ended = compute_terminated(obs["achieved_goal"], obs["desired_goal"], {})
+            np.testing.assert_array_equal(ended[~before], terminated[~before])
         slow += ((obs["observation"][:, 0] >= 0.5) & ~terminated & ~before).sum()
         reached += terminated.sum()
     assert reached > 20

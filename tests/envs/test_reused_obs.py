@@ -30,12 +30,12 @@ class Reused(gym.Env):
 
     def __init__(self, kind="box", length=None):
         self.observation_space, self.length = SPACES[kind], length
-        self.count, self.kept = np.zeros(1, np.float32), 0
+        self.count, self.episodes = np.zeros(1, np.float32), 0
         self.obs = {"box": self.count, "dict": {"x": self.count}, "tuple": (self.count, self.count)}[kind]
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.count[:], self.kept = 0, self.kept + 1
+        self.count[:], self.episodes = 0, self.episodes + 1
         return self.obs, {}
 
     def step(self, action):
@@ -43,10 +43,10 @@ class Reused(gym.Env):
         return self.obs, 1.0, bool(self.count == self.length), False, {}
 
     def own_state(self):
-        return {"kept": np.array(self.kept)}
+        return {"episodes": np.array(self.episodes)}
 
     def restore_own(self, state):
-        self.kept = int(state["kept"])
+        self.episodes = int(state["episodes"])
 
 
 class Saved(gym.Wrapper):
@@ -132,7 +132,7 @@ def test_own_state_has_the_same_name_in_every_mode(mode):
     envs = make_vector_env("Reused-v0", 2, autoreset_mode=mode)
     env_state.prepare(envs)
     envs.reset(seed=0)
-    assert "kept.1.kept" in env_state.state_of(envs)
+    assert "kept.1.episodes" in env_state.state_of(envs)
 
 
 def test_copy_that_saves_itself_is_saved_by_itself():

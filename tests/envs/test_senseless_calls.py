@@ -56,7 +56,7 @@ def parts():
 
 
 CALLS = [
-    Call(AcrobotGoalEnv, {}, {"render_mode": "None"}, theirs=("render_mode",)),
+    Call(AcrobotGoalEnv, {}, {"render_mode": "None"}, passed_on=("render_mode",)),
     Call(AcrobotGoalVectorEnv, {"num_envs": 2, **SHORT}, LIMIT),
     Call(AcrobotVectorEnv, {}, LIMIT),
     Call(BitFlipEnv, {"n": 3, "max_episode_steps": 9}, LIMIT),
@@ -73,9 +73,9 @@ CALLS = [
     Call(DiscretizeVector, lambda: {"env": cartpole(), "binning": BINS}),
     Call(GridWorldEnv, {"grid": ["S.G"], "max_episode_steps": 9}, LIMIT),
     Call(GridWorldVectorEnv, {"grid": ["S.G"]}, LIMIT),
-    Call(MinAtarEnv, {"game": "breakout"}, MINATAR, theirs=("kwargs",)),
+    Call(MinAtarEnv, {"game": "breakout"}, MINATAR, passed_on=("kwargs",)),
     Call(MinAtarVectorEnv, {"game": "breakout", "num_envs": 2, **SHORT}, MINATAR | LIMIT),
-    Call(MountainCarGoalEnv, {}, {"goal_velocity": "0"}, theirs=("render_mode",)),
+    Call(MountainCarGoalEnv, {}, {"goal_velocity": "0"}, passed_on=("render_mode",)),
     Call(MountainCarGoalVectorEnv, {"num_envs": 2, **SHORT}, LIMIT | {"goal_velocity": "0"}),
     Call(MountainCarVectorEnv, {}, LIMIT | {"goal_velocity": NUMBERS}),
     Call(NoisyRewards, lambda: {"env": gym.make("CartPole-v1"), "scale": 1.0}, {"scale": "0 3.5 huge"}),
@@ -99,10 +99,10 @@ CALLS = [
 ATARI = [
     Call(
         make,
-        {"env_id": "ALE/Pong-v5", **given},
+        {"env_id": "ALE/Pong-v5", **arguments},
         {"noop_max": "0", "fire_on_reset": TRUTH, "clip_rewards": TRUTH, **further, **LIMIT},
     )
-    for make, given, further in (
+    for make, arguments, further in (
         (make_atari, {}, {"episodic_life": TRUTH}),
         (
             AtariVectorEnv,

@@ -21,9 +21,9 @@ def test_cartpole_v0_keeps_its_own_limit():
     assert make_vector_env("CartPole-v0", 1).max_episode_steps == 200
 
 
-@pytest.mark.parametrize(("given", "limit"), [({}, 500), (None, 500), (600, 600), (-1, None)])
-def test_time_limits_are_given_as_to_gymnasium(given, limit):
-    options = given if given == {} else {"max_episode_steps": given}
+@pytest.mark.parametrize(("arguments", "limit"), [({}, 500), (None, 500), (600, 600), (-1, None)])
+def test_time_limits_are_given_as_to_gymnasium(arguments, limit):
+    options = arguments if arguments == {} else {"max_episode_steps": arguments}
     assert make_vector_env("CartPole-v1", 1, **options).max_episode_steps == limit
     if limit is not None:
         assert gym.make("CartPole-v1", **options).spec.max_episode_steps == limit
@@ -77,8 +77,8 @@ def test_seeds_of_copies_are_whole_numbers():
             env.reset(seed=wrong)
 
 
-def of_frozen_lake(**given):
-    return TransitionTable.of("FrozenLake-v1", **given)
+def of_frozen_lake(**options):
+    return TransitionTable.of("FrozenLake-v1", **options)
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
@@ -89,7 +89,7 @@ def test_invalid_limits_are_refused(env_id):
         make_vector_env(env_id, 2, max_episode_steps=2.5)
 
 
-@pytest.mark.parametrize("make", [lambda **given: make_vector_env("FrozenLake-v1", 2, **given), of_frozen_lake])
+@pytest.mark.parametrize("make", [lambda **options: make_vector_env("FrozenLake-v1", 2, **options), of_frozen_lake])
 def test_invalid_options_of_frozen_lake_are_refused(make):
     with pytest.raises(ConfigError, match=r"`map_name` of FrozenLake-v1 must be one of 4x4, 8x8, but got '9x9'; or"):
         make(map_name="9x9")

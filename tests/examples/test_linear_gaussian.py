@@ -18,9 +18,9 @@ OPTIONS = {"total_steps": 260, "eval_every": 130, "eval_episodes": 1, "log_every
 
 
 def run(seeds, **options):
-    kept = {}
-    metrics = train(*RUN, seeds, on_end=lambda ended, agents: kept.update({"agents": agents}), **OPTIONS | options)
-    return metrics, kept["agents"]
+    states = {}
+    metrics = train(*RUN, seeds, on_end=lambda ended, agents: states.update({"agents": agents}), **OPTIONS | options)
+    return metrics, states["agents"]
 
 
 def equal(left, right):
@@ -54,18 +54,19 @@ def test_an_update_is_that_of_the_paper():
     _, agents = run([1])
     batch = agents_batch(agents)
     w, theta, phi = agents.critic[0].copy(), agents.actor[0].copy(), agents.features
-    found = agents.update(batch)
+    update = agents.update(batch)
     rows = zip(batch.obs[0], batch.reward[0], batch.next_obs[0], strict=True)
     for b, (obs, reward, after) in enumerate(rows):
         delta = reward + LEARNER.gamma * phi(after) @ w - phi(obs) @ w
-        assert found.td_error[0, b] == pytest.approx(delta, rel=1e-9)
+        assert update.td_error[0, b] == pytest.approx(delta, rel=1e-9)
     steps = [
         (phi(o), d, a / 2.0 - phi(o) @ theta)
-        for o, d, a in zip(batch.obs[0], found.td_error[0], batch.action[0], strict=True)
+        for o, d, a in zip(batch.obs[0], update.td_error[0], batch.action[0], strict=True)
     ]
-    critic = w + sum(delta * one for one, delta, _ in steps) / len(steps) * LEARNER.critic_step
+    critic = w + sum(delta * step for step, delta, _ in steps) / len(steps) * LEARNER.critic_step
     actor = (
-        theta + sum((delta > 0) * np.outer(one, ahead) for one, delta, ahead in steps) / len(steps) * LEARNER.actor_step
+        theta
+        + sum((delta > 0) * np.outer(step, ahead) for step, delta, ahead in steps) / len(steps) * LEARNER.actor_step
     )
     np.testing.assert_allclose(agents.critic[0], critic, rtol=1e-9)
     np.testing.assert_allclose(agents.actor[0], actor, rtol=1e-7, atol=1e-12)
@@ -83,7 +84,7 @@ def agents_batch(agents):
 
 
 def test_it_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, monkeypatch):
-    whole, _ = run([0, 1])
+    together, _ = run([0, 1])
     save = checkpoint.save
 
     def die(*args):
@@ -95,7 +96,7 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, monkeypatch):
         run([0, 1], save=tmp_path, save_every=100)
     monkeypatch.setattr(checkpoint, "save", save)
     again, _ = run([0, 1], resume=tmp_path)
-    equal(again, whole)
+    equal(again, together)
 
 
 def test_it_is_filmed():
@@ -106,16 +107,16 @@ def test_it_is_filmed():
 
 
 def test_it_is_studied(tmp_path):
-    made = run_here(
+    tiny = run_here(
         tmp_path,
         environments=["Pendulum-v1"],
         seeds=2,
         learners={"mine": {"type": "examples.linear_gaussian:LinearGaussian", "order": 2, "batch_size": 8}},
     )
-    found = rows(made)
-    assert set(found["strategy"]) == {"uniform", "prioritized"}
-    assert {"eval/mean_reward", "rollout/exploration_sigma", "replay/same_episode_share"} <= set(found["metric"])
-    assert "replay/gradient_variance" not in found["metric"], "which takes agents with `probe`"
+    columns = rows(tiny)
+    assert set(columns["strategy"]) == {"uniform", "prioritized"}
+    assert {"eval/mean_reward", "rollout/exploration_sigma", "replay/same_episode_share"} <= set(columns["metric"])
+    assert "replay/gradient_variance" not in columns["metric"], "which takes agents with `probe`"
 
 
 def test_what_needs_action_values_is_refused():

@@ -75,9 +75,9 @@ def read_distributed(folder):
 
 
 def write_shards(folder, number):
-    made, _ = replay(shards=2)
-    made.extend(**steps(0, number))
-    made.save(folder)
+    replay_made, _ = replay(shards=2)
+    replay_made.extend(**steps(0, number))
+    replay_made.save(folder)
 
 
 FORMATS = {

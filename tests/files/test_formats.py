@@ -29,8 +29,8 @@ WITH_FILES = pytest.mark.parametrize(
 def examples(tmp_path_factory):
     """A bundle of every format."""
     folder = tmp_path_factory.mktemp("examples")
-    for name, made in FORMATS.items():
-        made.write(folder / name, 2)
+    for name, format_ in FORMATS.items():
+        format_.write(folder / name, 2)
     return folder
 
 
@@ -43,18 +43,18 @@ def files(folder):
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
 
 
-def rewritten(folder, made, **members):
+def rewritten(folder, format_, **members):
     """Put members of a manifest right, or wrong, and seal it."""
-    file = folder / made.schema.manifest
+    file = folder / format_.schema.manifest
     manifest = json.loads(file.read_text()) | members
     file.write_text(json.dumps(manifest | {"crc32": seal(manifest)}))
 
 
-def both_refuse(made, folder, match=None):
+def both_refuse(format_, folder, match=None):
     """Neither is a damaged bundle read nor is it written over."""
     with pytest.raises(SnapshotError, match=match):
-        made.read(folder)
-    with pytest.raises(SnapshotError, match=match), made.bundle(folder).replacing():
+        format_.read(folder)
+    with pytest.raises(SnapshotError, match=match), format_.bundle(folder).replacing():
         pass
 
 
@@ -82,12 +82,12 @@ def changed(value, path, change):
 class TestWriting:
     @EVERY
     def test_the_new_takes_the_place_of_the_old_and_nothing_else_stays(self, name, tmp_path):
-        made = FORMATS[name]
+        format_ = FORMATS[name]
         for number in (3, 4, 2):
-            made.write(tmp_path, number)
-            assert made.read(tmp_path) == number
-        listed = {one["file"] for one in made.bundle(tmp_path).read().files.values()}
-        assert {file.name for file in tmp_path.iterdir() if made.schema.owns(file.name)} == listed
+            format_.write(tmp_path, number)
+            assert format_.read(tmp_path) == number
+        listed = {file["file"] for file in format_.bundle(tmp_path).read().files.values()}
+        assert {file.name for file in tmp_path.iterdir() if format_.schema.owns(file.name)} == listed
         assert not list(tmp_path.rglob("*.unfinished"))
 
     @ALONE
@@ -98,48 +98,48 @@ class TestWriting:
     )
     @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=repr)
     def test_a_save_that_fails_leaves_nothing(self, name, tmp_path, monkeypatch, before, at, error):
-        made, folder = FORMATS[name], tmp_path / "a" / "b"
+        format_, folder = FORMATS[name], tmp_path / "a" / "b"
         if before == "a folder":
             folder.mkdir(parents=True)
         if before == "a bundle":
-            made.write(folder, 2)
-        there = files(tmp_path)
+            format_.write(folder, 2)
+        before_save = files(tmp_path)
 
         def fail(*args, **options):
             raise error
 
-        own = {"Folder": "replaylab.files.folder.", "Draft": "replaylab.files.bundle."}
+        modules = {"Folder": "replaylab.files.folder.", "Draft": "replaylab.files.bundle."}
         for _ in range(2):
             with monkeypatch.context() as patch:
-                patch.setattr(own.get(at.partition(".")[0], "") + at, fail)
+                patch.setattr(modules.get(at.partition(".")[0], "") + at, fail)
                 with pytest.raises(StorageError if isinstance(error, OSError) else KeyboardInterrupt):
-                    made.write(folder, 3)
-            assert files(tmp_path) == there
+                    format_.write(folder, 3)
+            assert files(tmp_path) == before_save
         if before == "a bundle":
-            assert made.read(folder) == 2
-        made.write(folder, 3)
-        assert made.read(folder) == 3
+            assert format_.read(folder) == 2
+        format_.write(folder, 3)
+        assert format_.read(folder) == 3
 
     @EVERY
     def test_an_interrupt_right_after_the_rename_keeps_the_new_one(self, name, saved, monkeypatch):
-        made, replace = FORMATS[name], Path.replace
+        format_, replace = FORMATS[name], Path.replace
 
         def interrupted(self, target):
             replace(self, target)
-            if Path(target) == saved / made.schema.manifest:
+            if Path(target) == saved / format_.schema.manifest:
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                made.write(saved, 4)
-        assert made.read(saved) == 4
+                format_.write(saved, 4)
+        assert format_.read(saved) == 4
 
     @ALONE
     def test_what_a_kill_left_goes_before_new_files_come(self, name, saved, monkeypatch):
         """It takes the room that the next one needs. Files of other names stay."""
-        made = FORMATS[name]
-        (listed, *_) = made.bundle(saved).read().files.values()
+        format_ = FORMATS[name]
+        (listed, *_) = format_.bundle(saved).read().files.values()
         left = saved / listed["file"].replace(listed["file"][-36:-4], "a" * 32)
         others = [saved / "rows-of-mine.npy", saved / "state-of-mine.npz", saved / f"mine-{'a' * 32}.npy"]
         for file in (left, saved / ".half-1x.unfinished", *others):
@@ -149,7 +149,7 @@ class TestWriting:
             "replaylab.files.bundle.Draft.arrays", lambda *_: (seen.extend(files(saved)), 1 / 0), raising=True
         )
         with pytest.raises(ZeroDivisionError):
-            made.write(saved, 3)
+            format_.write(saved, 3)
         assert not {left.name, ".half-1x.unfinished"} & set(seen)
         assert {file.name for file in others} <= set(seen) & set(files(saved))
 
@@ -188,8 +188,8 @@ class TestReading:
     @WITH_FILES
     @pytest.mark.parametrize("damage", ["missing", "cut short", "longer", "another byte", "a folder", "a pipe"])
     def test_a_damaged_file(self, name, file, saved, damage):
-        made = FORMATS[name]
-        path = saved / made.bundle(saved).read().files[file]["file"]
+        format_ = FORMATS[name]
+        path = saved / format_.bundle(saved).read().files[file]["file"]
         content = path.read_bytes()
         path.unlink()
         if damage == "a folder":
@@ -208,7 +208,7 @@ class TestReading:
         gone = damage in ("missing", "a folder", "a pipe")
         words = "is not complete: .* is missing" if gone else "is damaged: .* is not what was written"
         with pytest.raises(SnapshotError, match=f"{words}; use another copy"):
-            made.read(saved)
+            format_.read(saved)
 
     @EVERY
     def test_a_file_that_cannot_be_read(self, name, saved, monkeypatch):
@@ -245,29 +245,29 @@ class TestReading:
     @EVERY
     def test_a_manifest_with_any_other_value(self, name, saved):
         """Each member in turn is left out, or is another: never is half a bundle read for a complete one."""
-        made = FORMATS[name]
-        file = saved / made.schema.manifest
+        format_ = FORMATS[name]
+        file = saved / format_.schema.manifest
         manifest = json.loads(file.read_text())
         for path in members(manifest):
             for change in (None, 7, "x"):
                 file.write_text(json.dumps(changed(manifest, path, change)))
                 with pytest.raises(SnapshotError):
-                    made.bundle(saved).read()
+                    format_.bundle(saved).read()
         file.write_text(json.dumps(manifest, indent=4))  # the same in other words
-        assert made.read(saved) == 2
+        assert format_.read(saved) == 2
 
     @EVERY
     @pytest.mark.parametrize("value", [-1, None, 3.5, [None], [3.5], [[]], 10**30, {"a": 1}, {"a": None}], ids=repr)
     def test_members_of_another_type(self, name, saved, value):
         """Well sealed, as anybody can seal one, but not as this library writes them."""
-        made = FORMATS[name]
-        text = (saved / made.schema.manifest).read_text()
-        for member in ("token", "files", *made.schema.members):
+        format_ = FORMATS[name]
+        text = (saved / format_.schema.manifest).read_text()
+        for member in ("token", "files", *format_.schema.members):
             if isinstance(value, dict) and isinstance(json.loads(text)[member], dict) and member != "files":
                 continue
-            (saved / made.schema.manifest).write_text(text)
-            rewritten(saved, made, **{member: value})
-            both_refuse(made, saved, f"that this library wrote: `{member}` must be .*; use another copy")
+            (saved / format_.schema.manifest).write_text(text)
+            rewritten(saved, format_, **{member: value})
+            both_refuse(format_, saved, f"that this library wrote: `{member}` must be .*; use another copy")
 
     @WITH_FILES
     @pytest.mark.parametrize(
@@ -277,21 +277,21 @@ class TestReading:
         ids=str,
     )
     def test_no_file_outside_the_folder_is_read(self, name, file, saved, change):
-        made = FORMATS[name]
-        listed = made.bundle(saved).read().files
+        format_ = FORMATS[name]
+        listed = format_.bundle(saved).read().files
         shutil.copy(saved / listed[file]["file"], saved.parent)
         if isinstance(change.get("file"), str):
             change = {"file": change["file"].format(listed[file]["file"], folder=saved.parent)}
-        rewritten(saved, made, files=listed | {file: listed[file] | change})
-        both_refuse(made, saved, "`files` must be files in the folder by name, with lengths and checksums")
+        rewritten(saved, format_, files=listed | {file: listed[file] | change})
+        both_refuse(format_, saved, "`files` must be files in the folder by name, with lengths and checksums")
 
     @WITH_FILES
     def test_a_file_that_is_not_listed(self, name, file, saved):
-        made = FORMATS[name]
-        listed = made.bundle(saved).read().files
-        rewritten(saved, made, files={other: listed[other] for other in listed if other != file})
+        format_ = FORMATS[name]
+        listed = format_.bundle(saved).read().files
+        rewritten(saved, format_, files={other: listed[other] for other in listed if other != file})
         with pytest.raises(SnapshotError, match=f"is not complete: .* lists no file of {file}"):
-            made.read(saved)
+            format_.read(saved)
 
 
 @pytest.mark.parametrize("name", FILES)

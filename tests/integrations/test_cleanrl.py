@@ -63,11 +63,11 @@ def played(steps, infos_as=lambda infos: infos, mode=AutoresetMode.SAME_STEP, wr
 
 class TestTheInterface:
     def test_constructor_and_add_begin_with_cleanrls_arguments(self):
-        theirs = ["buffer_size", "observation_space", "action_space", "device", "n_envs"]
-        theirs += ["optimize_memory_usage", "handle_timeout_termination"]
+        names = ["buffer_size", "observation_space", "action_space", "device", "n_envs"]
+        names += ["optimize_memory_usage", "handle_timeout_termination"]
         named = inspect.signature(ReplayBuffer).parameters
-        assert [*named][:7] == theirs
-        assert [named[name].default for name in theirs[3:]] == ["auto", 1, False, True]
+        assert [*named][:7] == names
+        assert [named[name].default for name in names[3:]] == ["auto", 1, False, True]
         added = inspect.signature(ReplayBuffer.add).parameters
         assert [*added][1:7] == ["obs", "next_obs", "action", "reward", "done", "infos"]
 
@@ -83,7 +83,7 @@ class TestTheInterface:
     def test_shapes_and_dtypes(self, space, action, shape, kind):
         rb = ReplayBuffer(20, space, action, "cpu", n_envs=2, seed=0)
         for _ in range(3):
-            obs, acts = (np.stack([one.sample() for _ in range(2)]) for one in (space, action))
+            obs, acts = (np.stack([space_sampled.sample() for _ in range(2)]) for space_sampled in (space, action))
             rb.add(obs, obs, acts, np.ones(2), np.array([True, False]), {})
         data = rb.sample(6)
         assert data._fields == ("observations", "actions", "next_observations", "dones", "rewards")
@@ -155,10 +155,10 @@ class TestEnds:
         with pytest.raises(ConfigError, match=r"environments \[1\] reset themselves in the step after"):
             played(12, mode=AutoresetMode.NEXT_STEP, wrap=record)
         rb = played(20, mode=AutoresetMode.NEXT_STEP, wrap=record, autoreset="next_step")
-        kept = rb.replay.get(range(int(rb.replay.next_id)))
-        np.testing.assert_array_equal(kept["next_obs"], kept["obs"] + 1)
-        assert (kept["terminated"].sum(), kept["truncated"].sum()) == (4, 5)
-        assert len(kept["obs"]) == 40 - 9
+        stored = rb.replay.get(range(int(rb.replay.next_id)))
+        np.testing.assert_array_equal(stored["next_obs"], stored["obs"] + 1)
+        assert (stored["terminated"].sum(), stored["truncated"].sum()) == (4, 5)
+        assert len(stored["obs"]) == 40 - 9
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_resets_with_nan_in_observations_are_refused(self, dtype):
@@ -209,10 +209,10 @@ def test_priorities_take_two_lines():
 
 
 def test_next_observations_need_not_be_stored():
-    whole, half = (played(12, seed=1, optimize_memory_usage=less) for less in (False, True))
-    for one, other in zip(whole.sample(100), half.sample(100), strict=True):
-        assert torch.equal(one, other)
-    np.testing.assert_array_equal(whole.next_observations, half.next_observations)
+    stored, half = (played(12, seed=1, optimize_memory_usage=less) for less in (False, True))
+    for column, other in zip(stored.sample(100), half.sample(100), strict=True):
+        assert torch.equal(column, other)
+    np.testing.assert_array_equal(stored.next_observations, half.next_observations)
 
 
 def test_frames_are_stored_once():
@@ -221,8 +221,8 @@ def test_frames_are_stored_once():
     rb = ReplayBuffer(20, space, DISCRETE, "cpu", optimize_memory_usage=True, transforms=[stack])
     frames = np.arange(8, dtype=np.uint8)[:, None, None] * np.ones((8, 8), np.uint8)
     stacks = [frames[np.maximum(np.arange(i - 3, i + 1), 0)] for i in range(8)]
-    for one, after in pairwise(stacks):
-        rb.add(one[None], after[None], np.zeros(1, int), np.ones(1), np.zeros(1, bool), {})
+    for before, after in pairwise(stacks):
+        rb.add(before[None], after[None], np.zeros(1, int), np.ones(1), np.zeros(1, bool), {})
     data = rb.sample(30)
     for row, place in enumerate(data.ids):
         assert torch.equal(data.observations[row], torch.as_tensor(stacks[place]))
@@ -230,9 +230,9 @@ def test_frames_are_stored_once():
 
 
 def test_what_their_batches_cannot_hold_is_refused():
-    for one in (Sequence(4, overlap=0, burn_in=0), Hindsight(len, compute_terminated=len), NStep):
+    for transform in (Sequence(4, overlap=0, burn_in=0), Hindsight(len, compute_terminated=len), NStep):
         with pytest.raises(ConfigError, match="must be NStep or FrameStack"):
-            ReplayBuffer(9, BOX, DISCRETE, "cpu", transforms=[one])
+            ReplayBuffer(9, BOX, DISCRETE, "cpu", transforms=[transform])
     with pytest.raises(FieldError, match="stacked_input=True and the length of the observations' first axis"):
         ReplayBuffer(9, BOX, DISCRETE, "cpu", transforms=[FrameStack(4)])
     with pytest.raises(FieldError, match="`observation_space` must be Box"):
@@ -264,14 +264,14 @@ def test_infos_of_environments_that_reset_in_the_same_step_are_believed():
     ],
 )
 def test_values_of_another_shape_are_refused_and_none_is_cut_to_fit(changed, error, says):
-    made = ReplayBuffer(10, spaces.Box(-1, 1, (3, 2)), spaces.Discrete(2), "cpu", n_envs=2)
+    buffer = ReplayBuffer(10, spaces.Box(-1, 1, (3, 2)), spaces.Discrete(2), "cpu", n_envs=2)
     step = {"obs": np.zeros((2, 3, 2)), "next_obs": np.zeros((2, 3, 2)), "action": np.zeros(2, int)}
     step |= {"reward": np.zeros(2), "done": np.zeros(2, bool), "infos": {}}
     with pytest.raises(error, match=says):
-        made.add(**step | changed)
-    assert made.size() == 0
-    made.add(**step | {"action": np.array([[1.0], [0.0]]), "reward": np.zeros((2, 1))})  # what differs by axes of 1
-    assert made.size() == 1
+        buffer.add(**step | changed)
+    assert buffer.size() == 0
+    buffer.add(**step | {"action": np.array([[1.0], [0.0]]), "reward": np.zeros((2, 1))})  # what differs by axes of 1
+    assert buffer.size() == 1
 
 
 def test_double_observations_are_rounded_as_cleanrl_does():
@@ -325,8 +325,8 @@ def test_a_final_observation_of_another_shape_is_refused(name):
 def test_actions_with_several_axes_are_stored_as_rows():
     buffer = ReplayBuffer(10, BOX, spaces.Box(-1, 1, (2, 3)), "cpu", n_envs=2)
     obs, action = np.zeros((2, 3)), np.arange(12, dtype=np.float32).reshape(2, 2, 3)
-    for given in (action, action.reshape(2, 6)):
-        buffer.add(obs, obs, given, np.zeros(2), np.zeros(2, bool), {})
+    for actions in (action, action.reshape(2, 6)):
+        buffer.add(obs, obs, actions, np.zeros(2), np.zeros(2, bool), {})
     np.testing.assert_array_equal(buffer.actions[:2], [action.reshape(2, 6)] * 2)
     with pytest.raises(ShapeError):
         buffer.add(obs, obs, action.swapaxes(1, 2), np.zeros(2), np.zeros(2, bool), {})

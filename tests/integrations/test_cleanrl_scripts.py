@@ -117,8 +117,8 @@ def returns(name, text, folder, paths, steps=700):
 def test_scripts_run_with_one_line_changed(name, cleanrl, gymnasium_029, tmp_path):
     text, paths = script_of(cleanrl, name), [gymnasium_029, cleanrl]
     returns(name, IMPORT.sub(OURS, text), tmp_path / "ours", paths)
-    theirs = returns(name, text, tmp_path / "theirs", paths)
-    assert returns(name, IMPORT.sub(SAME_DRAWS, text), tmp_path / "same", paths) == theirs
+    original = returns(name, text, tmp_path / "theirs", paths)
+    assert returns(name, IMPORT.sub(SAME_DRAWS, text), tmp_path / "same", paths) == original
 
 
 def edits(part):

@@ -59,12 +59,12 @@ def test_with_next_observations_every_row_is_kept():
 def test_rows_that_somebody_left_out_end_an_episode():
     """The form of d4rl.qlearning_dataset: timeouts are gone, and nothing says where."""
     arrays = data()
-    kept = ~arrays["timeouts"]
+    is_kept = ~arrays["timeouts"]
     arrays["next_observations"] = arrays["observations"] + np.float32([1, 10])
-    arrays = {name: value[kept] for name, value in arrays.items() if name != "timeouts"}
+    arrays = {name: value[is_kept] for name, value in arrays.items() if name != "timeouts"}
     buffer, steps = loaded(arrays, "terminated", transforms=[NStep(10, 1.0)])
     assert np.flatnonzero(steps["truncated"]).tolist() == [6]
-    assert len(steps["obs"]) == kept.sum()
+    assert len(steps["obs"]) == is_kept.sum()
     np.testing.assert_array_equal(buffer.as_batch(range(len(buffer))).n_steps[:8], [5, 4, 3, 2, 1, 2, 1, 6])
 
 
@@ -96,9 +96,9 @@ class TestOgbench:
         valid, ends = np.array([1, 1, 0, 1, 1, 0]), np.array([0, 1, 1, 0, 1, 1])
         arrays = {"observations": np.arange(6.0), "actions": np.arange(6), "terminals": ends, "valids": valid}
         for more in ({}, {"next_observations": np.arange(1.0, 7.0)}):
-            found = list(episodes(arrays | more))
-            assert [one["action"].tolist() for one in found] == [[0, 1], [3, 4]]
-            assert [one["obs"].tolist() for one in found] == [[0, 1, 2], [3, 4, 5]]
+            read = list(episodes(arrays | more))
+            assert [episode["action"].tolist() for episode in read] == [[0, 1], [3, 4]]
+            assert [episode["obs"].tolist() for episode in read] == [[0, 1, 2], [3, 4, 5]]
 
     def test_what_terminals_say_must_be_known(self):
         with pytest.raises(ConfigError, match='pass terminals="terminated"'):
@@ -108,9 +108,9 @@ class TestOgbench:
 
 
 def test_more_fields_and_fewer():
-    (one, *_) = episodes(data(rewards=None), extra={"qpos": "infos/qpos"})
-    assert one.keys() == {"obs", "action", "qpos", "terminated", "truncated"}
-    assert one["qpos"].tolist() == [0, 2, 4, 6, 8]
+    (episode, *_) = episodes(data(rewards=None), extra={"qpos": "infos/qpos"})
+    assert episode.keys() == {"obs", "action", "qpos", "terminated", "truncated"}
+    assert episode["qpos"].tolist() == [0, 2, 4, 6, 8]
 
 
 def test_what_does_not_fit_is_refused():
@@ -167,8 +167,8 @@ def test_columns_of_more_numbers_a_step_are_reported(name):
 
 def test_one_row_with_what_it_led_to_is_an_episode():
     arrays = {"observations": np.zeros((1, 2)), "next_observations": np.ones((1, 2)), "terminals": [0], "timeouts": [0]}
-    (one,) = episodes(arrays)
-    assert one["obs"].tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    (episode,) = episodes(arrays)
+    assert episode["obs"].tolist() == [[0.0, 0.0], [1.0, 1.0]]
 
 
 def test_observations_of_two_shapes_are_refused():
@@ -179,14 +179,14 @@ def test_observations_of_two_shapes_are_refused():
 
 def test_rounded_observations_and_nan_end_no_episode():
     exact = np.array([0.1, 0.2, np.nan, 0.4, 0.5])
-    given = {
+    arrays = {
         "observations": exact.astype(np.float32),
         "next_observations": np.append(exact[1:], 0.6),
         "terminals": np.zeros(5, bool),
         "timeouts": np.arange(5) == 4,
     }
-    assert [len(one["truncated"]) for one in episodes(given, terminals="terminated")] == [5]
-    turned = given | {name: given[name][::-1] for name in ("observations", "next_observations")}
+    assert [len(episode["truncated"]) for episode in episodes(arrays, terminals="terminated")] == [5]
+    turned = arrays | {name: arrays[name][::-1] for name in ("observations", "next_observations")}
     assert len(list(episodes(turned, terminals="terminated"))) == 5
 
 

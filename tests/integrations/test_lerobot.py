@@ -57,18 +57,18 @@ def loaded(source, **options):
 @pytest.mark.parametrize("form", [lambda it: it, frames, lambda it: iter(frames(it)), FloatFrames])
 def test_every_form_gives_the_same(form):
     buffer, steps = loaded(form(table()), pictures="uint8")
-    kept = [0, 1, 2, 3, 4, 6, 7, 8, 10, 11, 12]
+    frames_kept = [0, 1, 2, 3, 4, 6, 7, 8, 10, 11, 12]
     columns = table()
-    assert steps["reward"].tolist() == kept
-    np.testing.assert_array_equal(steps["action"][:, 0], kept)
-    np.testing.assert_array_equal(steps["obs"]["state"], columns["observation.state"][kept])
+    assert steps["reward"].tolist() == frames_kept
+    np.testing.assert_array_equal(steps["action"][:, 0], frames_kept)
+    np.testing.assert_array_equal(steps["obs"]["state"], columns["observation.state"][frames_kept])
     for name in ("top", "wrist"):
         pictures = steps["obs"]["images"][name]
         assert pictures.dtype == np.uint8
-        np.testing.assert_array_equal(pictures, columns[f"observation.images.{name}"][kept])
+        np.testing.assert_array_equal(pictures, columns[f"observation.images.{name}"][frames_kept])
     assert np.flatnonzero(steps["terminated"]).tolist() == [4, 10]
     assert np.flatnonzero(steps["truncated"]).tolist() == [7]
-    after = np.where(steps["terminated"], kept, np.add(kept, 1))  # no row crosses an episode
+    after = np.where(steps["terminated"], frames_kept, np.add(frames_kept, 1))  # no row crosses an episode
     np.testing.assert_array_equal(steps["next_obs"]["images"]["top"], columns["observation.images.top"][after])
     assert buffer.next_obs == "derived"
 
@@ -145,12 +145,12 @@ def test_pictures_stay_as_they_are_given():
     pictures = table()["observation.images.top"].astype(np.float32) / np.float32(255)
     pictures[:5] = 1.0  # an episode of whole 255ths before others
     pictures[5:] += 1e-4
-    given = {"observation.images.top": pictures}
-    _, steps = loaded(table(**given))
+    columns = {"observation.images.top": pictures}
+    _, steps = loaded(table(**columns))
     np.testing.assert_array_equal(steps["obs"]["images"]["top"][:5], pictures[:5])
     assert steps["obs"]["images"]["top"].max() <= 1.001
     with pytest.raises(DtypeError, match=r"`observation\.images\.top` must hold whole 255ths"):
-        loaded(table(**given), pictures="uint8")
+        loaded(table(**columns), pictures="uint8")
 
 
 def test_a_declared_float_field_holds_shares():
@@ -164,8 +164,8 @@ def test_a_declared_float_field_holds_shares():
 
 def test_numbers_beside_cameras_are_no_pictures():
     valid, pose = np.ones(ROWS, np.float32), np.ones((ROWS, 2, 2), np.float32)
-    given = {"observation.image_valid": valid, "observation.image_pose": pose, "observation.images.gain": valid}
-    _, steps = loaded(table(**given), pictures="uint8")
+    columns = {"observation.image_valid": valid, "observation.image_pose": pose, "observation.images.gain": valid}
+    _, steps = loaded(table(**columns), pictures="uint8")
     kinds = {steps["obs"][name].dtype for name in ("image_valid", "image_pose")}
     assert kinds | {steps["obs"]["images"]["gain"].dtype} == {np.dtype(np.float32)}
 
@@ -184,8 +184,11 @@ def test_an_episode_ends_where_it_was_truncated():
 
 def test_done_that_cuts_ends_an_episode_as_truncated_does():
     columns = {"observation.state": np.arange(6.0), "episode_index": [0] * 6, "next.done": [0, 0, 1, 0, 0, 1]}
-    found = [(one["obs"]["state"].tolist(), one["truncated"].tolist()) for one in episodes(columns, done="truncated")]
-    assert found == [([0.0, 1.0, 2.0], [False, True]), ([3.0, 4.0, 5.0], [False, True])]
+    read = [
+        (episode["obs"]["state"].tolist(), episode["truncated"].tolist())
+        for episode in episodes(columns, done="truncated")
+    ]
+    assert read == [([0.0, 1.0, 2.0], [False, True]), ([3.0, 4.0, 5.0], [False, True])]
 
 
 def test_what_done_says_may_be_reported():
@@ -201,8 +204,8 @@ def test_what_done_says_may_be_reported():
 
 
 def test_demonstrations_need_neither_rewards_nor_names():
-    given = {"observation": np.arange(6.0), "action": np.zeros(6), "episode_index": [0, 0, 0, 1, 1, 1]}
-    _, steps = loaded(given)
+    columns = {"observation": np.arange(6.0), "action": np.zeros(6), "episode_index": [0, 0, 0, 1, 1, 1]}
+    _, steps = loaded(columns)
     assert steps.keys() == {"obs", "action", "next_obs", "terminated", "truncated"}
     assert steps["next_obs"].tolist() == [1.0, 2.0, 4.0, 5.0]
 

@@ -45,7 +45,7 @@ def stacked(space, count):
     return leaves(drawn)
 
 
-def given():
+def two_episodes():
     OBS.seed(0), ACTION.seed(1)
     rng = np.random.default_rng(0)
     for number, steps in enumerate((4, 1, 7)):
@@ -61,33 +61,33 @@ def given():
 
 @pytest.mark.parametrize("data_format", ["hdf5", "arrow"])
 def test_what_goes_out_comes_in_bit_for_bit(data_format):
-    buffer = ReplayBuffer.from_episodes(given(), seed=0)
+    buffer = ReplayBuffer.from_episodes(two_episodes(), seed=0)
     spaces_of = {"observation_space": OBS, "action_space": ACTION, "data_format": data_format}
     create_dataset(buffer, "room/lossless-v0", **spaces_of)
     dataset = minari.load_dataset("room/lossless-v0")
     assert (dataset.total_episodes, dataset.total_steps) == (3, 12)
-    found = list(episodes(dataset))
-    assert all(map(same, found, given()))
-    again = ReplayBuffer.from_episodes(found)
+    read = list(episodes(dataset))
+    assert all(map(same, read, two_episodes()))
+    again = ReplayBuffer.from_episodes(read)
     ids = range(12)
     assert same(again.get(ids), buffer.get(ids))
     first = list(episodes(dataset.iterate_episodes([2])))
-    assert same(first[0], found[2])
+    assert same(first[0], read[2])
 
 
 def test_infos_are_left_out():
-    (one, *_) = given()
-    theirs = {
-        "observations": one["obs"],
-        "actions": one["action"],
-        "rewards": one["reward"],
+    (episode, *_) = two_episodes()
+    data_of_minari = {
+        "observations": episode["obs"],
+        "actions": episode["action"],
+        "rewards": episode["reward"],
         "infos": {"n": np.ones(5)},
     }
-    held = EpisodeBuffer(**theirs, terminations=one["terminated"], truncations=one["truncated"])
+    held = EpisodeBuffer(**data_of_minari, terminations=episode["terminated"], truncations=episode["truncated"])
     spaces_of = {"observation_space": OBS, "action_space": ACTION, "jpeg_encoding": False}
     dataset = minari.create_dataset_from_buffers("room/infos-v0", [held], **spaces_of)
-    (found,) = episodes(dataset)
-    assert same(found, one)
+    (read,) = episodes(dataset)
+    assert same(read, episode)
 
 
 def test_a_field_that_is_missing_is_named():

@@ -22,7 +22,7 @@ def little_optimized():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def made(kind, env, **replay):
+def model_of(kind, env, **replay):
     small = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 8, "learning_starts": 30, "seed": 1}
     options = {"replay_buffer_class": ReplayLabBuffer, "replay_buffer_kwargs": replay}
     return kind("MlpPolicy", env, train_freq=2, gradient_steps=2, **small | options)
@@ -33,7 +33,7 @@ def made(kind, env, **replay):
     ("name", "env"), [("DQN", "CartPole-v1"), pytest.param("SAC", "Pendulum-v1", marks=pytest.mark.slow)]
 )
 def test_it_learns(name, env, tmp_path):
-    model = made(getattr(sbx, name), env, sampler=Recency(), n_steps=3, compressed=True)
+    model = model_of(getattr(sbx, name), env, sampler=Recency(), n_steps=3, compressed=True)
     drawn = []
     draw = model.replay_buffer.replay.sample
     model.replay_buffer.replay.sample = lambda size, **options: drawn.append(size) or draw(size, **options)
@@ -50,7 +50,7 @@ def test_it_learns(name, env, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_priorities_are_refused():
     with pytest.raises(ConfigError, match=r"which SAC of sbx does not give: its update is compiled whole"):
-        made(sbx.SAC, "Pendulum-v1", sampler=Prioritized())
+        model_of(sbx.SAC, "Pendulum-v1", sampler=Prioritized())
     mixed = type("PrioritizedSAC", (WithPriorities, sbx.SAC), {})
     with pytest.raises(ConfigError, match=r"which PrioritizedSAC of sbx does not give"):
-        made(mixed, "Pendulum-v1")
+        model_of(mixed, "Pendulum-v1")

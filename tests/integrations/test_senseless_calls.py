@@ -29,10 +29,10 @@ def test_buffers_for_cleanrl():
     from gymnasium import spaces
 
     box = spaces.Box(-1, 1, (4,))
-    given = {"buffer_size": 8, "observation_space": box, "action_space": box, "device": "cpu", "n_envs": 2, "seed": 0}
+    valid = {"buffer_size": 8, "observation_space": box, "action_space": box, "device": "cpu", "n_envs": 2, "seed": 0}
     accepts = dict.fromkeys(("optimize_memory_usage", "handle_timeout_termination"), TRUTH)
     accepts |= dict.fromkeys(("sampler", "autoreset", "storage"), "None") | {"transforms": "[]", "seed": SEED}
-    assert wrongs(Call(cleanrl.ReplayBuffer, given, accepts, theirs=("device",))) == []
+    assert wrongs(Call(cleanrl.ReplayBuffer, valid, accepts, passed_on=("device",))) == []
 
 
 def test_episodes_of_data_sets():
@@ -52,7 +52,7 @@ def test_buffers_of_stable_baselines3():
 
     box = spaces.Box(-1, 1, (4,))
     goals = spaces.Dict(dict.fromkeys(("achieved_goal", "desired_goal"), box))
-    given = {
+    valid = {
         "buffer_size": 8,
         "observation_space": box,
         "action_space": box,
@@ -74,16 +74,16 @@ def test_buffers_of_stable_baselines3():
         "count_replays": False,
         "seed": 0,
     }
-    theirs = ("observation_space", "action_space", "device")
+    unchecked = ("observation_space", "action_space", "device")
     flags = dict.fromkeys(("optimize_memory_usage", "handle_timeout_termination", "compressed", "count_replays"), TRUTH)
     none = dict.fromkeys(("sampler", "n_steps", "frame_stack", "storage"), "None")
     accepts = flags | none | {"gamma": "0", "snapshots": "None text", "seed": SEED}
     of_goals = ("n_sampled_goal", "goal_selection_strategy", "compute_terminated")
-    assert wrongs(Call(sb3.ReplayLabBuffer, given, accepts, theirs=(*theirs, *of_goals))) == []
+    assert wrongs(Call(sb3.ReplayLabBuffer, valid, accepts, passed_on=(*unchecked, *of_goals))) == []
     accepts |= {"n_sampled_goal": "None 0 3.5 huge", "goal_selection_strategy": "None"}
-    with_goals = given | {"observation_space": goals, "n_sampled_goal": 1.0, "frame_stack": None}
-    own = tuple(name for name in given if name not in of_goals)
-    assert wrongs(Call(sb3.ReplayLabBuffer, with_goals, accepts, theirs=own)) == []
+    with_goals = valid | {"observation_space": goals, "n_sampled_goal": 1.0, "frame_stack": None}
+    checked = tuple(name for name in valid if name not in of_goals)
+    assert wrongs(Call(sb3.ReplayLabBuffer, with_goals, accepts, passed_on=checked)) == []
 
 
 def test_samplers_of_torchrl():
@@ -94,6 +94,6 @@ def test_samplers_of_torchrl():
 
 def test_buffers_of_tianshou():
     tianshou = pytest.importorskip("replaylab.integrations.tianshou")
-    given = {"total_size": 8, "buffer_num": 2}
+    valid = {"total_size": 8, "buffer_num": 2}
     accepts = {"total_batches": "None", "seed": SEED}
-    assert wrongs(Call(tianshou.ReplayLabVectorBuffer, given, accepts)) == []
+    assert wrongs(Call(tianshou.ReplayLabVectorBuffer, valid, accepts)) == []

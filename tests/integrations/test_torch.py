@@ -62,9 +62,9 @@ class TestInWorkers:
         for w in range(2):  # the loader takes from its workers in turn
             mine = batches[w::2]
             expected = ReplayStream(STEPS[w::2], 20, 8, seed=np.random.SeedSequence(3, spawn_key=(w,)))
-            for batch, one in zip(mine, expected, strict=True):
-                np.testing.assert_array_equal(batch.step, one.step)
-                np.testing.assert_array_equal(batch.id, one.id)
+            for batch, wanted in zip(mine, expected, strict=True):
+                np.testing.assert_array_equal(batch.step, wanted.step)
+                np.testing.assert_array_equal(batch.id, wanted.id)
         assert any((a.id != b.id).any() for a, b in zip(batches[::2], batches[1::2], strict=True))
         assert dataset.taken == 0  # nothing came back
 
@@ -74,8 +74,8 @@ class TestInWorkers:
         monkeypatch.setattr("replaylab.integrations.torch.get_worker_info", lambda: worker)
         dataset = ReplayDataset(STEPS, 20, 8, seed=seed)
         expected = ReplayStream(STEPS[1::3], 20, 8, seed=np.random.SeedSequence(3, spawn_key=(1,)))
-        for batch, one in zip(dataset, expected, strict=True):
-            np.testing.assert_array_equal(batch.id, one.id)
+        for batch, drawn in zip(dataset, expected, strict=True):
+            np.testing.assert_array_equal(batch.id, drawn.id)
         worker.id = 2
         for memory in (dataset, ReplayDataset(STEPS, make(), 8)):  # a copy of one used elsewhere; one given
             with pytest.raises(ConfigError, match="which gets no feedback"):
@@ -99,8 +99,8 @@ class TestInWorkers:
     def test_spawned_ones(self):
         batches = loaded(ReplayDataset(STEPS, 20, 8, seed=3), num_workers=1, multiprocessing_context="spawn")
         expected = ReplayStream(STEPS, 20, 8, seed=np.random.SeedSequence(3, spawn_key=(0,)))
-        for batch, one in zip(batches, expected, strict=True):
-            np.testing.assert_array_equal(batch.obs["image"], one.obs["image"])
+        for batch, drawn in zip(batches, expected, strict=True):
+            np.testing.assert_array_equal(batch.obs["image"], drawn.obs["image"])
 
     def test_a_buffer_of_this_process_is_refused_to_spawned_ones(self):
         with pytest.raises(ConfigError, match="which gets no feedback"):

@@ -31,9 +31,9 @@ def learn(batches, node, turns=None):
     return seen
 
 
-def assert_same(one, two):
-    assert len(one) == len(two)
-    for mine, other in zip(one, two, strict=True):
+def assert_same(batches, two):
+    assert len(batches) == len(two)
+    for mine, other in zip(batches, two, strict=True):
         for left, right in zip(mine, other, strict=True):
             np.testing.assert_array_equal(left, right)
 

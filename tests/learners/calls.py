@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from replaylab.learners import Callbacks, Checkpoints, TrainingConfig
+from replaylab.learners import Callbacks, Checkpoints, Hook, TrainingConfig
 from replaylab.learners import train as train_configuration
 
 
@@ -28,6 +28,17 @@ def train(
     if save is not None:
         attached.append(Checkpoints(save, save_every))
     return train_configuration(configuration, seeds, attached, resume=resume)
+
+
+class Drawn(Hook):
+    """The ids of each batch, and how many steps were stored then."""
+
+    def __init__(self):
+        self.ids, self.steps = [], []
+
+    def on_update(self, run, update, batch):
+        self.ids.append(batch.id.copy())
+        self.steps.append(run.clock.steps)
 
 
 def assert_same_rows(left, right, rows=slice(None)):

@@ -7,14 +7,14 @@ from replaylab.replay import ReplayBuffer
 @pytest.fixture
 def buffers(monkeypatch):
     """The buffers of the runs to come."""
-    made, make = [], ReplayBuffer.for_env
+    created, make = [], ReplayBuffer.for_env
 
     def for_env(*args, **kwargs):
-        made.append(make(*args, **kwargs))
-        return made[-1]
+        created.append(make(*args, **kwargs))
+        return created[-1]
 
     monkeypatch.setattr(ReplayBuffer, "for_env", for_env)
-    return made
+    return created
 
 
 @pytest.fixture

@@ -114,9 +114,9 @@ class TestConfigurations:
         assert wrongs(call) == []
 
     def test_numpys_numbers_become_pythons(self):
-        given = {"hidden": np.array([4, 5]), "gamma": np.float64(0.5), "batch_size": np.int64(8), "double": np.True_}
+        typed = {"hidden": np.array([4, 5]), "gamma": np.float64(0.5), "batch_size": np.int64(8), "double": np.True_}
         plain = {"hidden": (4, 5), "gamma": 0.5, "batch_size": 8, "double": True}
-        assert repr(DQN(**given)) == repr(DQN(**plain))
+        assert repr(DQN(**typed)) == repr(DQN(**plain))
         assert repr(QLearning(epsilon=np.float32(0.5))) == repr(QLearning(epsilon=0.5))
 
 

@@ -94,8 +94,8 @@ def test_energy_distance_is_the_slow_one():
 
 
 def test_energy_distance_is_zero_on_average_if_equal():
-    found = m.energy_distance(RNG(8).normal(size=(4_000, 6, 2)), RNG(9).normal(size=(4_000, 10, 2)))
-    assert abs(found.mean()) < 5 * found.std() / np.sqrt(4_000)
+    distances = m.energy_distance(RNG(8).normal(size=(4_000, 6, 2)), RNG(9).normal(size=(4_000, 10, 2)))
+    assert abs(distances.mean()) < 5 * distances.std() / np.sqrt(4_000)
     assert m.energy_distance(RNG(8).normal(size=(6, 2)) + 5, RNG(9).normal(size=(10, 2))) > 0.5
 
 
@@ -121,15 +121,15 @@ def test_effective_batch_size_of_copies():
 
 
 def test_td_errors_by_hand():
-    found = m.td_errors([[-4.0, 2.0]], [[1.0, 1.0]], [[1.0, 2.0, 3.0, -4.0]])
-    assert (found.mean, found.median, found.max, found.std, found.gap) == (3, 3, 4, 1, 2)
-    assert found.percentile == pytest.approx([(87.5 + 37.5) / 2])
+    summary = m.td_errors([[-4.0, 2.0]], [[1.0, 1.0]], [[1.0, 2.0, 3.0, -4.0]])
+    assert (summary.mean, summary.median, summary.max, summary.std, summary.gap) == (3, 3, 4, 1, 2)
+    assert summary.percentile == pytest.approx([(87.5 + 37.5) / 2])
 
 
 def test_percentiles_are_scipys_and_fifty_over_the_whole_buffer():
     buffer = np.abs(RNG(12).normal(size=30)).round(1)
-    theirs = np.mean([stats.percentileofscore(buffer, x, kind="mean") for x in buffer[:7]])
-    assert m.td_errors(buffer[:7], buffer[:7], buffer).percentile == pytest.approx(theirs)
+    expected = np.mean([stats.percentileofscore(buffer, x, kind="mean") for x in buffer[:7]])
+    assert m.td_errors(buffer[:7], buffer[:7], buffer).percentile == pytest.approx(expected)
     assert m.td_errors(buffer, buffer, buffer).percentile == pytest.approx(50)
 
 

@@ -13,8 +13,8 @@ def luminance(colour):
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-def contrast(one, other):
-    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+def contrast(color, other):
+    bright, dark = sorted((luminance(color), luminance(other)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 

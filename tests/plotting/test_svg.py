@@ -25,13 +25,13 @@ def drawn(draw):
 
 def points(data):
     """Return the corners of path data in pixels from the upper left, shape (points, 2)."""
-    found, at = [], np.zeros(2)
+    axes, at = [], np.zeros(2)
     for letter, numbers in re.findall(r"([Mmlhvz])([^Mmlhvz]*)", data):
         values = [int(v) / 10 for v in re.findall(r"-?\d+", numbers)]
         step = np.array({"h": [*values, 0], "v": [0, *values], "z": [0, 0]}.get(letter, values))
         at = step if letter == "M" else at + step
-        found.append(at)
-    return np.array(found)
+        axes.append(at)
+    return np.array(axes)
 
 
 def distance(point, line):

@@ -93,7 +93,7 @@ def noise(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
 
 def contrasts(truth: Truth, studies: int, seeds: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return contrasts (studies, seeds, K) of simulated runs, and their true values (K,)."""
-    levels = np.array([[one.get(arm, 0.0) for arm in ARMS] for one in truth.levels])
+    levels = np.array([[level.get(arm, 0.0) for arm in ARMS] for level in truth.levels])
     spreads = SPREAD * np.array([truth.spreads.get(arm, 1.0) for arm in ARMS])
     environments = len(levels)
     runs = noise(truth.kind, (studies, seeds, environments, len(ARMS)), rng) * spreads
@@ -104,10 +104,10 @@ def contrasts(truth: Truth, studies: int, seeds: int, rng: np.random.Generator) 
 
 def rates(truth: Truth, *, studies: int, seeds: int, resamples: int = 999, seed: int = 0) -> Rates:
     """Return how often a study of this truth is wrong, and how often it tells."""
-    found, true = contrasts(truth, studies, seeds, np.random.default_rng(seed))
-    primary = decisions(found[..., :1], level=1 - ALPHA, resamples=resamples, seed=seed)
-    inner = decisions(found[..., :1], level=1 - 2 * ALPHA, resamples=resamples, seed=seed)
-    family = decisions(found[..., 1:], level=1 - ALPHA, resamples=resamples, seed=seed)
+    means, true = contrasts(truth, studies, seeds, np.random.default_rng(seed))
+    primary = decisions(means[..., :1], level=1 - ALPHA, resamples=resamples, seed=seed)
+    inner = decisions(means[..., :1], level=1 - 2 * ALPHA, resamples=resamples, seed=seed)
+    family = decisions(means[..., 1:], level=1 - ALPHA, resamples=resamples, seed=seed)
     too_small = _equivalent(family) & (np.abs(true[1:]) >= BOUND - 1e-9)
     return Rates(
         _wrong(primary, true[:1]).mean(),
@@ -118,13 +118,13 @@ def rates(truth: Truth, *, studies: int, seeds: int, resamples: int = 999, seed:
     )
 
 
-def _wrong(found: Means, true: np.ndarray) -> np.ndarray:
+def _wrong(means: Means, true: np.ndarray) -> np.ndarray:
     sign = np.where(np.abs(true) < 1e-9, 0.0, np.sign(true))
-    return (found.p < ALPHA) & (np.sign(found.estimate) != sign)
+    return (means.p < ALPHA) & (np.sign(means.estimate) != sign)
 
 
-def _equivalent(found: Means) -> np.ndarray:
-    return (found.low > -BOUND) & (found.high < BOUND)
+def _equivalent(means: Means) -> np.ndarray:
+    return (means.low > -BOUND) & (means.high < BOUND)
 
 
 WIDE = {"T1": 5.0, "Z8": 5.0, "U1": 3.0}
@@ -176,8 +176,8 @@ def main(studies: int = 2_000, seeds: int = 120) -> None:
     print(f"| truth ({studies:,} studies of {seeds} seeds) | D wrong | family wrong | D different | D equivalent | "
           "family wrongly equivalent |\n|---|---|---|---|---|---|")  # fmt: skip
     for name, truth in TRUTHS.items():
-        found = rates(truth, studies=studies, seeds=seeds)
-        print(f"| {name} | " + " | ".join(f"{100 * one:.1f} %" for one in found) + " |")
+        results = rates(truth, studies=studies, seeds=seeds)
+        print(f"| {name} | " + " | ".join(f"{100 * rate:.1f} %" for rate in results) + " |")
 
 
 if __name__ == "__main__":

@@ -41,42 +41,42 @@ def draw(distribution: str, shape: tuple[int, ...], rng: np.random.Generator) ->
 def pairs(distribution: str, spread: float, seeds: int, studies: int) -> Floats:
     """Shares of studies that call two equal levels different: by swaps, by the interval, by `paired_test`."""
     rng = np.random.default_rng(seeds)
-    found = np.zeros(3)
+    rejected = np.zeros(3)
     for k in range(studies):
         treated, baseline = draw(distribution, (2, seeds), rng)
         treated = spread * treated
         swapped = st.paired_permutation_test(treated, baseline, permutations=PERMUTATIONS, seed=k)
         interval = interval_p(st.paired_difference(treated, baseline, resamples=RESAMPLES, seed=k), seeds)
-        found += np.array([swapped, interval, max(swapped, interval)]) < 0.05
-    return found / studies
+        rejected += np.array([swapped, interval, max(swapped, interval)]) < 0.05
+    return rejected / studies
 
 
 def families(distribution: str, seeds: int, studies: int) -> Floats:
     """Shares of studies that answer one contrast of level 0, or any of several: by flips, and with the intervals."""
     rng = np.random.default_rng(seeds)
-    found = np.zeros(4)
+    rejected = np.zeros(4)
     for k in range(studies):
         each = draw(distribution, (CONTRASTS, seeds), rng).T
         intervals = [st.bootstrap_interval(column, resamples=RESAMPLES, seed=k) for column in each.T]
-        limits = [interval_t(one, seeds) for one in intervals]
+        limits = [interval_t(interval, seeds) for interval in intervals]
         alone = st.max_t(each[:, :1], permutations=PERMUTATIONS, seed=k)[0]
         together = st.max_t(each, permutations=PERMUTATIONS, seed=k).min()
         agreed = st.max_t(each, limits=limits, permutations=PERMUTATIONS, seed=k).min()
-        found += np.array([alone, max(alone, interval_p(intervals[0], seeds)), together, agreed]) < 0.05
-    return found / studies
+        rejected += np.array([alone, max(alone, interval_p(intervals[0], seeds)), together, agreed]) < 0.05
+    return rejected / studies
 
 
 def repeated_analyses(distribution: str, seeds: tuple[int, ...], studies: int) -> Floats:
     """Shares of studies of two strategies alike that are called different at one of the first 1, 2, ... analyses."""
     rng = np.random.default_rng(len(seeds))
-    found = np.zeros(len(seeds))
+    rejected = np.zeros(len(seeds))
     for k in range(studies):
         both = draw(distribution, (2, seeds[-1]), rng)
         shown = [
             st.paired_test(*both[:, :n], permutations=PERMUTATIONS, resamples=RESAMPLES, seed=k).p < 0.05 for n in seeds
         ]
-        found += np.logical_or.accumulate(shown)
-    return found / studies
+        rejected += np.logical_or.accumulate(shown)
+    return rejected / studies
 
 
 def main(studies: int) -> None:

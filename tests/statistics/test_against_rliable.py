@@ -32,10 +32,10 @@ def scores(seed, runs=12, environments=3):
     return rng.gamma(3, 1 + np.arange(environments), size=(runs, environments))
 
 
-def close(ours, theirs):
-    width = ours.high - ours.low
-    assert abs(ours.low - theirs[0]) < 0.07 * width
-    assert abs(ours.high - theirs[1]) < 0.07 * width
+def close(actual, expected):
+    width = actual.high - actual.low
+    assert abs(actual.low - expected[0]) < 0.07 * width
+    assert abs(actual.high - expected[1]) < 0.07 * width
 
 
 def state():
@@ -49,11 +49,11 @@ def test_interquartile_mean(rliable, shape):
     points, ends = library.get_interval_estimates(
         {"x": x}, lambda s: np.array([metrics.aggregate_iqm(s)]), reps=THEIRS, random_state=state()
     )
-    ours = st.bootstrap_interval(x, resamples=RESAMPLES, calibrated=False)
-    assert ours.estimate == pytest.approx(points["x"][0], rel=1e-12)
-    close(ours, ends["x"][:, 0])
+    interval = st.bootstrap_interval(x, resamples=RESAMPLES, calibrated=False)
+    assert interval.estimate == pytest.approx(points["x"][0], rel=1e-12)
+    close(interval, ends["x"][:, 0])
     wider = st.bootstrap_interval(x, resamples=RESAMPLES)
-    assert wider.low < ours.low < ours.high < wider.high
+    assert wider.low < interval.low < interval.high < wider.high
 
 
 def test_probability_of_improvement(rliable):
@@ -65,19 +65,19 @@ def test_probability_of_improvement(rliable):
         reps=THEIRS,
         random_state=state(),
     )
-    ours = st.probability_of_improvement(x, y, paired=False, resamples=RESAMPLES, calibrated=False)
-    assert ours.estimate == pytest.approx(points["xy"][0], rel=1e-12)
-    close(ours, ends["xy"][:, 0])
+    interval = st.probability_of_improvement(x, y, paired=False, resamples=RESAMPLES, calibrated=False)
+    assert interval.estimate == pytest.approx(points["xy"][0], rel=1e-12)
+    close(interval, ends["xy"][:, 0])
 
 
 def test_performance_profile(rliable):
     library, _ = rliable
     x, thresholds = scores(3, runs=25), np.linspace(0, 15, 11)
     points, ends = library.create_performance_profile({"x": x}, thresholds, reps=5_000)
-    ours = st.performance_profile(x, thresholds, resamples=RESAMPLES, calibrated=False)
-    np.testing.assert_allclose(ours.estimate, points["x"], rtol=1e-12)
-    np.testing.assert_allclose(ours.low, ends["x"][0], atol=2 / x.size)  # two steps of a share of 75 runs
-    np.testing.assert_allclose(ours.high, ends["x"][1], atol=2 / x.size)
+    band = st.performance_profile(x, thresholds, resamples=RESAMPLES, calibrated=False)
+    np.testing.assert_allclose(band.estimate, points["x"], rtol=1e-12)
+    np.testing.assert_allclose(band.low, ends["x"][0], atol=2 / x.size)  # two steps of a share of 75 runs
+    np.testing.assert_allclose(band.high, ends["x"][1], atol=2 / x.size)
 
 
 def test_difference_of_interquartile_means(rliable):
@@ -90,6 +90,6 @@ def test_difference_of_interquartile_means(rliable):
         reps=THEIRS,
         random_state=state(),
     )
-    ours = st.unpaired_difference(x, y, resamples=RESAMPLES, calibrated=False)
-    assert ours.estimate == pytest.approx(points["xy"][0], rel=1e-12)
-    close(ours, ends["xy"][:, 0])
+    interval = st.unpaired_difference(x, y, resamples=RESAMPLES, calibrated=False)
+    assert interval.estimate == pytest.approx(points["xy"][0], rel=1e-12)
+    close(interval, ends["xy"][:, 0])

@@ -23,10 +23,10 @@ def test_all_resamples_are_those_of_brute_force(runs):
     y = np.random.default_rng(9 + runs).lognormal(size=(runs, 1))
     every = np.array(list(itertools.product(range(runs), repeat=runs)))
     brute = np.sort(interquartile_means.iqm_difference(x[every], y[every]))
-    found, chances = bootstrap.enumerated(interquartile_means.iqm_difference, x, y)
+    estimates, chances = bootstrap.enumerated(interquartile_means.iqm_difference, x, y)
     assert chances.sum() == pytest.approx(1.0, abs=1e-12)
     for value in np.unique(brute.round(9)):
-        here = np.abs(found - value) < 1e-8
+        here = np.abs(estimates - value) < 1e-8
         assert chances[here].sum() == pytest.approx(np.mean(np.abs(brute - value) < 1e-8), abs=1e-12)
     share = tail(0.95, runs, difference=True)
     interval = st.paired_difference(x, y)
@@ -51,8 +51,8 @@ def test_an_end_is_the_mean_of_its_quantiles():
 
 def spreads(function):
     """Standard deviation of the ends over 12 resampling seeds, in widths."""
-    found = np.array([function(seed)[1:] for seed in range(12)])
-    return found.std(axis=0, ddof=1).max() / np.diff(found).mean()
+    ends = np.array([function(seed)[1:] for seed in range(12)])
+    return ends.std(axis=0, ddof=1).max() / np.diff(ends).mean()
 
 
 @pytest.mark.parametrize("distribution", ["normal", "half lost", "30 % lost"])
@@ -86,9 +86,9 @@ def test_an_end_between_two_peaks_is_steadier_than_a_quantile():
 def test_almost_constant_runs():
     """16 of 20 runs at the ceiling, an interval of about 20: a tenth of resamples hold enough of the others."""
     x = np.r_[np.full(16, 500.0), 120, 300, 410, 480]
-    found = np.array([st.bootstrap_interval(x, seed=seed)[1:] for seed in range(12)])
-    assert found.std(axis=0, ddof=1).max() < 2.4 * bootstrap.STEADY * 20.0
-    assert (found[:, 1] == 500.0).all()
+    ends = np.array([st.bootstrap_interval(x, seed=seed)[1:] for seed in range(12)])
+    assert ends.std(axis=0, ddof=1).max() < 2.4 * bootstrap.STEADY * 20.0
+    assert (ends[:, 1] == 500.0).all()
 
 
 def test_no_more_is_drawn_than_is_needed():

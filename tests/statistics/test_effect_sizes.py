@@ -12,8 +12,8 @@ from replaylab.errors import ShapeError
 def test_probability_is_mann_whitneys(sizes):
     rng = np.random.default_rng(0)
     a, b = (rng.integers(0, 6, size=n).astype(float) for n in sizes)
-    theirs = stats.mannwhitneyu(a, b).statistic / (len(a) * len(b))
-    assert st.probability_of_improvement(a, b, paired=False, resamples=10).estimate == pytest.approx(theirs)
+    expected = stats.mannwhitneyu(a, b).statistic / (len(a) * len(b))
+    assert st.probability_of_improvement(a, b, paired=False, resamples=10).estimate == pytest.approx(expected)
 
 
 def test_probability_averages_environments():
@@ -28,8 +28,8 @@ def test_interval_of_the_probability_by_a_slow_bootstrap():
     for _ in range(3_000):
         i = rng.integers(0, 12, size=12)
         slow.append((a[i][:, None] > b[i]).mean() + (a[i][:, None] == b[i]).mean() / 2)
-    found = st.probability_of_improvement(a, b, resamples=3_000, calibrated=False)
-    assert found[1:] == pytest.approx(np.quantile(slow, [0.025, 0.975]), abs=0.04)
+    interval = st.probability_of_improvement(a, b, resamples=3_000, calibrated=False)
+    assert interval[1:] == pytest.approx(np.quantile(slow, [0.025, 0.975]), abs=0.04)
 
 
 def test_pairing_narrows_the_probabilitys_interval():
@@ -50,36 +50,36 @@ def test_groups_must_fit_together():
 
 
 def test_profile_by_hand():
-    found = st.performance_profile([[1.0, 10.0], [3.0, 30.0]], [0, 1, 5, 30])
-    np.testing.assert_array_equal(found.estimate, [1.0, 0.75, 0.5, 0.0])
-    assert (found.low <= found.estimate).all()
-    assert (found.estimate <= found.high).all()
-    assert found.low[0] == found.high[0] == 1.0
+    profile = st.performance_profile([[1.0, 10.0], [3.0, 30.0]], [0, 1, 5, 30])
+    np.testing.assert_array_equal(profile.estimate, [1.0, 0.75, 0.5, 0.0])
+    assert (profile.low <= profile.estimate).all()
+    assert (profile.estimate <= profile.high).all()
+    assert profile.low[0] == profile.high[0] == 1.0
 
 
 def test_profile_of_one_environment_is_a_binomial_bootstrap():
     """Resampled shares of one threshold are Binomial(N, p) / N: ends by its quantiles."""
     values = np.arange(40.0)
-    found = st.performance_profile(values, [9.5, 19.5], resamples=40_000, calibrated=False)
+    profile = st.performance_profile(values, [9.5, 19.5], resamples=40_000, calibrated=False)
     for t, p in enumerate([0.75, 0.5]):
         expected = stats.binom.ppf([0.025, 0.975], 40, p) / 40
-        assert (found.low[t], found.high[t]) == pytest.approx(tuple(expected), abs=1 / 40 + 1e-9)
+        assert (profile.low[t], profile.high[t]) == pytest.approx(tuple(expected), abs=1 / 40 + 1e-9)
 
 
 def test_profiles_resample_within_environments():
     """Two environments whose runs are all alike inside: no resample differs."""
-    found = st.performance_profile(np.column_stack([np.zeros(8), np.ones(8)]), [0.5])
-    assert (found.low[0], found.estimate[0], found.high[0]) == (0.5, 0.5, 0.5)
+    profile = st.performance_profile(np.column_stack([np.zeros(8), np.ones(8)]), [0.5])
+    assert (profile.low[0], profile.estimate[0], profile.high[0]) == (0.5, 0.5, 0.5)
 
 
 def test_a_standardised_difference_is_the_paired_t_statistic_over_the_root_of_n():
     rng = np.random.default_rng(21)
     a, b = rng.normal(1, 2, size=17), rng.normal(size=17)
     expected = stats.ttest_rel(a, b).statistic / np.sqrt(17)
-    found = st.standardised_difference(a, b)
-    assert found.estimate == pytest.approx(expected, rel=1e-12)
-    assert found.low < expected < found.high
-    assert st.standardised_difference(100 * a + 7, 100 * b + 7).low == pytest.approx(found.low, rel=1e-9)
+    effect = st.standardised_difference(a, b)
+    assert effect.estimate == pytest.approx(expected, rel=1e-12)
+    assert effect.low < expected < effect.high
+    assert st.standardised_difference(100 * a + 7, 100 * b + 7).low == pytest.approx(effect.low, rel=1e-9)
     assert st.standardised_difference(b, a).estimate == pytest.approx(-expected, rel=1e-12)
 
 
@@ -95,6 +95,6 @@ def test_a_standardised_difference_where_pairs_do_not_vary():
 def test_intervals_of_standardised_differences_hold_the_truth_about_as_often_as_they_say():
     rng, held = np.random.default_rng(22), 0
     for _ in range(400):
-        found = st.standardised_difference(rng.normal(0.8, 1.0, size=30), np.zeros(30), resamples=500)
-        held += found.low <= 0.8 <= found.high
+        effect = st.standardised_difference(rng.normal(0.8, 1.0, size=30), np.zeros(30), resamples=500)
+        held += effect.low <= 0.8 <= effect.high
     assert 0.90 <= held / 400 <= 0.99

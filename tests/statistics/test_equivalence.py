@@ -22,9 +22,9 @@ NOISE = np.random.default_rng(1).normal(0, 1, size=30)
     ],
 )
 def test_verdicts(shift, bounds, verdict):
-    found = st.paired_equivalence(BASE + NOISE + shift, BASE, st.Bounds(*bounds))
-    assert found.verdict == verdict
-    assert found.difference.low <= found.inner.low <= found.inner.high <= found.difference.high
+    result = st.paired_equivalence(BASE + NOISE + shift, BASE, st.Bounds(*bounds))
+    assert result.verdict == verdict
+    assert result.difference.low <= result.inner.low <= result.inner.high <= result.difference.high
 
 
 def test_bounds_hold_zero():
@@ -47,11 +47,11 @@ def test_power_of_normal_differences_is_near_the_t_tests():
     """A pilot so large that it is the chunk; the IQM's test is a little weaker than the t test."""
     rng = np.random.default_rng(3)
     a, b = rng.normal(size=20_000) + rng.normal(0, np.sqrt(0.5), size=(2, 20_000))
-    found = st.power(a, b, seeds=12, effect=1.0, studies=400, permutations=500)
+    power = st.power(a, b, seeds=12, effect=1.0, studies=400, permutations=500)
     t_test = stats.nct.sf(stats.t.ppf(0.975, 11), 11, np.sqrt(12))
     assert t_test == pytest.approx(0.886, abs=0.01)
-    assert t_test - 0.25 < found.chance.estimate < t_test + 0.05
-    assert found.chance.low < found.chance.estimate < found.chance.high
+    assert t_test - 0.25 < power.chance.estimate < t_test + 0.05
+    assert power.chance.low < power.chance.estimate < power.chance.high
 
 
 def test_power_grows_with_seeds_and_is_alpha_without_effect():

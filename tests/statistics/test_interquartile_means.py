@@ -34,17 +34,17 @@ def test_iqm_of_nothing():
 
 def test_bootstrap_interval_agrees_with_scipy():
     values = np.random.default_rng(0).normal(size=30)
-    ours = st.bootstrap_interval(values, resamples=50_000, seed=1, calibrated=False)
-    theirs = stats.bootstrap(
+    interval = st.bootstrap_interval(values, resamples=50_000, seed=1, calibrated=False)
+    expected = stats.bootstrap(
         (values,),
         lambda x, axis: stats.trim_mean(x, 0.25, axis=axis),
         n_resamples=50_000,
         method="percentile",
         rng=np.random.default_rng(2),
     ).confidence_interval
-    assert ours.low == pytest.approx(theirs.low, abs=0.02)
-    assert ours.high == pytest.approx(theirs.high, abs=0.02)
-    assert ours.estimate == pytest.approx(stats.trim_mean(values, 0.25))
+    assert interval.low == pytest.approx(expected.low, abs=0.02)
+    assert interval.high == pytest.approx(expected.high, abs=0.02)
+    assert interval.estimate == pytest.approx(stats.trim_mean(values, 0.25))
 
 
 def test_constant_runs_have_an_interval_of_no_width():
@@ -92,8 +92,8 @@ def test_paired_intervals_are_narrower_on_paired_data():
 
 
 def test_unpaired_groups_may_differ_in_size():
-    found = st.unpaired_difference(np.full(7, 3.0), np.full(4, 1.0))
-    assert found == (2.0, 2.0, 2.0)
+    difference = st.unpaired_difference(np.full(7, 3.0), np.full(4, 1.0))
+    assert difference == (2.0, 2.0, 2.0)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95])
@@ -108,9 +108,9 @@ def test_ends_are_percentiles_of_the_stated_shares():
     samples = resampling.resample(interquartile_means.pooled_iqm, values, resamples=3_000, rng=np.random.default_rng(5))
     plain = st.bootstrap_interval(values, resamples=3_000, seed=5, calibrated=False)
     assert plain[1:] == pytest.approx(tuple(np.quantile(samples, [0.025, 0.975])), rel=1e-12)
-    found = st.bootstrap_interval(values, resamples=3_000, seed=5)
+    interval = st.bootstrap_interval(values, resamples=3_000, seed=5)
     by_hand = bootstrap.smooth_ends(np.sort(samples), stats.norm.sf(2.262157))
-    assert found[1:] == pytest.approx(by_hand, rel=1e-5)
+    assert interval[1:] == pytest.approx(by_hand, rel=1e-5)
     assert resampling.tail(0.95, 10, difference=True) == pytest.approx(stats.norm.sf(2.262157 * np.sqrt(10 / 9)))
     assert resampling.tail(0.95, 10, 3) == pytest.approx(stats.norm.sf(stats.t.ppf(0.975, 27) * np.sqrt(10 / 9)))
     assert resampling.tail(0.95, 10**6) == pytest.approx(0.025, rel=1e-4)
@@ -119,17 +119,17 @@ def test_ends_are_percentiles_of_the_stated_shares():
 
 def test_a_large_study_is_resampled_in_blocks(monkeypatch):
     values = np.random.default_rng(4).normal(size=(6, 2))
-    whole = st.bootstrap_interval(values, resamples=999)
+    at_once = st.bootstrap_interval(values, resamples=999)
     monkeypatch.setattr(resampling, "_BLOCK", 12 * 100)
-    assert st.bootstrap_interval(values, resamples=999) == whole
+    assert st.bootstrap_interval(values, resamples=999) == at_once
 
 
 def test_curve_band_is_the_interval_at_each_point():
     values = np.random.default_rng(8).normal(size=(10, 5)).cumsum(axis=1)
     band = st.curve_band(values, resamples=4_000)
     for t in range(5):
-        one = st.bootstrap_interval(values[:, t], resamples=20_000)
-        assert (band.estimate[t], band.low[t], band.high[t]) == pytest.approx(tuple(one), abs=0.15)
+        interval = st.bootstrap_interval(values[:, t], resamples=20_000)
+        assert (band.estimate[t], band.low[t], band.high[t]) == pytest.approx(tuple(interval), abs=0.15)
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 7, 40])

@@ -16,10 +16,10 @@ from tests.statistics.error_rates import families, pairs
 def test_the_p_of_students_interval_is_students(runs, level):
     """Where an interval is Student's for a mean, its p is that of SciPy's t test."""
     x = np.random.default_rng(runs).normal(0.4, 1, size=runs)
-    theirs = stats.ttest_1samp(x, 0.0)
-    interval = st.Interval(float(x.mean()), *theirs.confidence_interval(level))
-    assert st.interval_t(interval, runs, level=level) == pytest.approx(abs(theirs.statistic), rel=1e-12)
-    assert st.interval_p(interval, runs, level=level) == pytest.approx(theirs.pvalue, rel=1e-10)
+    expected = stats.ttest_1samp(x, 0.0)
+    interval = st.Interval(float(x.mean()), *expected.confidence_interval(level))
+    assert st.interval_t(interval, runs, level=level) == pytest.approx(abs(expected.statistic), rel=1e-12)
+    assert st.interval_p(interval, runs, level=level) == pytest.approx(expected.pvalue, rel=1e-10)
 
 
 @pytest.mark.parametrize("interval", [(2, 1e-6, 9), (-2, -9, -1e-6), (2, -1e-6, 3), (-2, -3, 1e-6), (2, 2, 2)])
@@ -41,9 +41,9 @@ def test_it_is_the_larger_of_the_two():
     for k in range(20):
         a, b = rng.normal(0.7, [1, 4][k % 2], size=12), rng.normal(size=12)
         swaps, interval = st.paired_permutation_test(a, b), st.paired_difference(a, b)
-        found = st.paired_test(a, b)
-        assert found == (interval, max(swaps, st.interval_p(interval, 12)))
-        larger.add(found.p == swaps)
+        result = st.paired_test(a, b)
+        assert result == (interval, max(swaps, st.interval_p(interval, 12)))
+        larger.add(result.p == swaps)
     assert larger == {True, False}
 
 
@@ -95,9 +95,9 @@ def test_an_interval_that_ends_at_zero_shows_nothing():
     treated = [500.0] * 13 + [104.0] + [500.0] * 2 + [104.0] + [500.0] * 12
     lost = {1: 157, 5: 137, 8: 355, 10: 432, 11: 352, 12: 150, 16: 316, 23: 344, 25: 243, 28: 114}
     baseline = [float(lost.get(run, 500)) for run in range(29)]
-    found = st.paired_test(treated, baseline)
-    assert found.difference.low == 0.0
-    assert found.p >= 0.05
+    result = st.paired_test(treated, baseline)
+    assert result.difference.low == 0.0
+    assert result.p >= 0.05
 
 
 def test_sign_flips_of_few_seeds_are_enumerated():

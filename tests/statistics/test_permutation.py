@@ -35,21 +35,21 @@ def test_ties_by_enumeration():
         middle = [stats.trim_mean(v, 0.25) for v in (x, y)]
         return round(abs(middle[0] - middle[1]), 9), round(abs(x.mean() - y.mean()), 9)
 
-    patterns = [np.array(one) for one in itertools.product([False, True], repeat=8)]
+    patterns = [np.array(pattern) for pattern in itertools.product([False, True], repeat=8)]
     null = [statistic(np.where(swap, b, a), np.where(swap, a, b)) for swap in patterns]
-    expected = np.mean([one >= statistic(a, b) for one in null])
+    expected = np.mean([value >= statistic(a, b) for value in null])
     assert st.paired_permutation_test(a, b) == expected
-    assert expected < np.mean([one[0] >= statistic(a, b)[0] for one in null])
+    assert expected < np.mean([value[0] >= statistic(a, b)[0] for value in null])
 
 
 def test_permutation_of_two_pairs_agrees_with_scipy():
     """With fewer than 4 runs the IQM is the mean, and the test is scipy's exact paired one."""
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=3), rng.normal(size=3)
-    theirs = stats.permutation_test(
+    expected = stats.permutation_test(
         (a, b), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", vectorized=True
     )
-    assert st.paired_permutation_test(a, b) == pytest.approx(theirs.pvalue)
+    assert st.paired_permutation_test(a, b) == pytest.approx(expected.pvalue)
 
 
 def test_random_patterns_agree_with_all_patterns():
@@ -105,10 +105,10 @@ def test_max_t_is_the_slow_one():
 
 def test_max_t_of_one_comparison_is_the_sign_flip_test_of_the_mean():
     d = np.random.default_rng(8).normal(0.6, 1, size=9)
-    theirs = stats.permutation_test(
+    expected = stats.permutation_test(
         (d, np.zeros(9)), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", vectorized=True
     )
-    np.testing.assert_allclose(st.max_t(d[:, None]), [theirs.pvalue])
+    np.testing.assert_allclose(st.max_t(d[:, None]), [expected.pvalue])
 
 
 def test_max_t_random_patterns_agree_with_all():
@@ -168,7 +168,7 @@ def test_max_t_takes_comparisons_that_lack_seeds():
     rng = np.random.default_rng(5)
     d = rng.normal(0.8, 1.0, size=(9, 3))
     d[:3, 2] = np.nan
-    found = st.max_t(d)
+    p_values = st.max_t(d)
     t = np.array([abs(stats.ttest_1samp(c[~np.isnan(c)], 0).statistic) for c in d.T])
     signs = np.array(list(itertools.product([-1, 1], repeat=9)))
     flipped = [(c * signs)[:, ~np.isnan(c)] for c in d.T]
@@ -176,7 +176,7 @@ def test_max_t_takes_comparisons_that_lack_seeds():
     order, passed = np.argsort(-t), 0.0
     for i, k in enumerate(order):
         passed = max(passed, float(np.mean(null[:, order[i:]].max(axis=1) >= t[k] - 1e-9)))
-        assert found[k] == pytest.approx(passed, abs=1e-12)
+        assert p_values[k] == pytest.approx(passed, abs=1e-12)
 
 
 def test_max_t_refuses_a_comparison_of_one_seed():
@@ -200,8 +200,8 @@ def test_max_t_counts_what_the_limits_leave():
 
 def test_the_distance_of_shares_takes_blocks_of_patterns(monkeypatch):
     counts = np.random.default_rng(0).poisson(5.0, (2, 20, 30)) + 1
-    whole = st.share_distance_test(*counts)
+    at_once = st.share_distance_test(*counts)
     monkeypatch.setattr("replaylab.statistics.permutation._MOST_NUMBERS", 1_000)
-    assert st.share_distance_test(*counts) == whole
+    assert st.share_distance_test(*counts) == at_once
     with pytest.raises(ConfigError, match="Counts must not be negative, but one is -1"):
         st.share_distance_test([[2, -1], [1, 1]], [[1, 1], [1, 1]])

@@ -10,10 +10,10 @@ from replaylab import statistics as st
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_wilson_is_scipys(level):
     successes, trials = np.meshgrid(np.arange(0, 11), [10, 37])
-    found = st.wilson_interval(successes, trials, level=level)
+    interval = st.wilson_interval(successes, trials, level=level)
     for place in np.ndindex(successes.shape):
-        theirs = stats.binomtest(int(successes[place]), int(trials[place])).proportion_ci(level, method="wilson")
-        assert (found.low[place], found.high[place]) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+        expected = stats.binomtest(int(successes[place]), int(trials[place])).proportion_ci(level, method="wilson")
+        assert (interval.low[place], interval.high[place]) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_a_broken_count_is_refused():

@@ -15,40 +15,42 @@ class TestIntervals:
         seen = set()
         for k in range(100):
             values = rng.normal(size=(rng.integers(2, 20), 3)) * rng.choice([1, 5], 3) + 0.7
-            found = mean_intervals(values, resamples=int(rng.integers(19, 400)), seed=k)
-            outside = (found.low > 0) | (found.high < 0)
-            assert ((found.p < 0.05) == outside).all()
+            intervals = mean_intervals(values, resamples=int(rng.integers(19, 400)), seed=k)
+            outside = (intervals.low > 0) | (intervals.high < 0)
+            assert ((intervals.p < 0.05) == outside).all()
             seen |= set(outside.tolist())
         assert seen == {True, False}
 
     def test_one_contrast_is_about_students(self):
         values = np.random.default_rng(1).normal(0.2, 1.0, (60, 1))
-        found = mean_intervals(values)
+        intervals = mean_intervals(values)
         half = stats.t.ppf(0.975, 59) * stats.sem(values[:, 0])
-        assert found.estimate[0] == pytest.approx(values.mean())
-        assert half <= (found.high - found.low)[0] / 2 < 1.06 * half
-        assert stats.ttest_1samp(values[:, 0], 0).pvalue <= found.p[0]
+        assert intervals.estimate[0] == pytest.approx(values.mean())
+        assert half <= (intervals.high - intervals.low)[0] / 2 < 1.06 * half
+        assert stats.ttest_1samp(values[:, 0], 0).pvalue <= intervals.p[0]
 
     def test_a_family_is_wider_and_copies_cost_nothing(self):
         values = np.random.default_rng(2).normal(size=(40, 8))
-        one, copies, family = (mean_intervals(v) for v in (values[:, :1], values[:, [0] * 8], values))
-        np.testing.assert_allclose([copies.low[3], copies.p[3]], [one.low[0], one.p[0]])
-        assert family.high[0] - family.low[0] > 1.2 * (one.high[0] - one.low[0])
-        assert (family.p >= one.p[0]).any()
+        alone, copies, family = (mean_intervals(v) for v in (values[:, :1], values[:, [0] * 8], values))
+        np.testing.assert_allclose([copies.low[3], copies.p[3]], [alone.low[0], alone.p[0]])
+        assert family.high[0] - family.low[0] > 1.2 * (alone.high[0] - alone.low[0])
+        assert (family.p >= alone.p[0]).any()
 
     def test_missing_seeds(self):
         values = np.random.default_rng(3).normal(1.0, 1.0, (30, 2))
         values[20:, 1] = np.nan
-        found = mean_intervals(values)
-        assert found.estimate[1] == pytest.approx(values[:20, 1].mean())
-        assert found.high[1] - found.low[1] > found.high[0] - found.low[0]
+        intervals = mean_intervals(values)
+        assert intervals.estimate[1] == pytest.approx(values[:20, 1].mean())
+        assert intervals.high[1] - intervals.low[1] > intervals.high[0] - intervals.low[0]
 
     @pytest.mark.parametrize("seeds", [2, 5, 6, 7, 12])
     def test_of_equal_seeds_p_is_that_of_flipped_signs(self, seeds):
-        found = mean_intervals(np.full((seeds, 2), [0.0, 0.1]))
-        assert found.p.tolist() == [1.0, max(1 / 20_000, min(1.0, 2 * 2 / 2**seeds))]
-        arm = 0.0 if found.p[1] < 0.05 else np.inf
-        np.testing.assert_array_equal([found.low, found.high], [found.estimate - arm, found.estimate + arm])
+        intervals = mean_intervals(np.full((seeds, 2), [0.0, 0.1]))
+        assert intervals.p.tolist() == [1.0, max(1 / 20_000, min(1.0, 2 * 2 / 2**seeds))]
+        arm = 0.0 if intervals.p[1] < 0.05 else np.inf
+        np.testing.assert_array_equal(
+            [intervals.low, intervals.high], [intervals.estimate - arm, intervals.estimate + arm]
+        )
         assert not arm or seeds < 7
 
     @pytest.mark.parametrize(("contrasts", "seeds"), [(1, n) for n in range(2, 9)] + [(7, n) for n in (3, 6, 7, 8, 9)])
@@ -60,14 +62,14 @@ class TestIntervals:
         assert different.mean() <= (0.05 if contrasts == 1 else 0.09)
 
     def test_more_level_than_resamples_can_tell_has_no_ends(self):
-        found = mean_intervals(np.full((9, 1), 2.0), resamples=10)
-        assert (found.low[0], found.high[0], found.p[0]) == (-np.inf, np.inf, 1 / 11)
+        intervals = mean_intervals(np.full((9, 1), 2.0), resamples=10)
+        assert (intervals.low[0], intervals.high[0], intervals.p[0]) == (-np.inf, np.inf, 1 / 11)
 
     def test_many_studies_at_once_are_those_one_by_one(self):
         values = np.random.default_rng(4).normal(size=(7, 12, 3))
         together = decisions(values, resamples=99, seed=5)
-        for k, one in enumerate(values):
-            alone = mean_intervals(one, resamples=99, seed=5)
+        for k, value in enumerate(values):
+            alone = mean_intervals(value, resamples=99, seed=5)
             for a, b in zip(alone, together, strict=True):
                 np.testing.assert_allclose(a, b[k])
 
@@ -80,10 +82,10 @@ class TestIntervals:
 class TestPower:
     def test_of_normal_contrasts_is_that_of_students_test(self):
         pilot = stats.norm.ppf((np.arange(200) + 0.5) / 200) * 0.1
-        found = contrast_power(pilot, 40, effect=0.05, bound=0.05, studies=1_000, resamples=299)
+        power = contrast_power(pilot, 40, effect=0.05, bound=0.05, studies=1_000, resamples=299)
         expected = stats.nct.sf(stats.t.ppf(0.975, 39), 39, 0.05 / (0.1 / np.sqrt(40)))
-        assert found.different.estimate == pytest.approx(expected, abs=0.04)
-        assert found.equivalent.estimate < 0.07
+        assert power.different.estimate == pytest.approx(expected, abs=0.04)
+        assert power.equivalent.estimate < 0.07
 
     def test_of_equivalence(self):
         pilot = np.random.default_rng(0).normal(0, 0.1, 300)
@@ -97,8 +99,8 @@ class TestPower:
     @pytest.mark.parametrize(("seeds", "chances"), [(4, (0, 0)), (5, (0, 1)), (6, (1, 1))])
     def test_few_seeds_decide_as_little_as_in_a_study(self, seeds, chances):
         pilot = np.random.default_rng(0).normal(0.0, 1e-3, 40)
-        found = contrast_power(pilot, seeds, effect=0.1, bound=1e9, studies=20, resamples=199)
-        assert (found.different.estimate, found.equivalent.estimate) == chances
+        power = contrast_power(pilot, seeds, effect=0.1, bound=1e9, studies=20, resamples=199)
+        assert (power.different.estimate, power.equivalent.estimate) == chances
 
     @pytest.mark.parametrize("alpha", [0.5, 0.6])
     def test_alpha_has_an_equivalence_interval(self, alpha):
@@ -118,12 +120,12 @@ class TestDecisions:
 
     @pytest.mark.parametrize("name", ["equal levels, spreads 1 : 5", "D = .05, spreads 1 : 5"])
     def test_they_are_seldom_wrong(self, name):
-        found = rates(TRUTHS[name], **FEW)
-        for share in (found.primary_wrong, found.family_wrong, found.family_equivalent_wrong):
+        errors = rates(TRUTHS[name], **FEW)
+        for share in (errors.primary_wrong, errors.family_wrong, errors.family_equivalent_wrong):
             assert stats.binomtest(round(share * 300), 300, 0.05, alternative="greater").pvalue > 1e-3
         if name.startswith("D"):  # the bound itself is not equivalent
             assert (
-                stats.binomtest(round(found.primary_equivalent * 300), 300, 0.05, alternative="greater").pvalue > 1e-3
+                stats.binomtest(round(errors.primary_equivalent * 300), 300, 0.05, alternative="greater").pvalue > 1e-3
             )
 
     def test_few_seeds_err_far_more_often_where_one_run_in_ten_fails(self):
@@ -145,8 +147,8 @@ class TestDecisions:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", TRUTHS)
     def test_two_thousand_of_each(self, name):
-        found = rates(TRUTHS[name], studies=2_000, seeds=120)
-        for share in (found.primary_wrong, found.family_wrong, found.family_equivalent_wrong):
+        errors = rates(TRUTHS[name], studies=2_000, seeds=120)
+        for share in (errors.primary_wrong, errors.family_wrong, errors.family_equivalent_wrong):
             assert stats.binomtest(round(share * 2_000), 2_000, 0.05, alternative="greater").pvalue > 1e-3
         if "D = .05" in name:
-            assert stats.binomtest(round(found.primary_equivalent * 2_000), 2_000, 0.05, "greater").pvalue > 1e-3
+            assert stats.binomtest(round(errors.primary_equivalent * 2_000), 2_000, 0.05, "greater").pvalue > 1e-3

@@ -28,10 +28,10 @@ REFUSED = [
 @pytest.mark.parametrize(("method", "name", "accepts"), REFUSED)
 def test_senseless_arguments(method, name, accepts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = study(tmp_path)
+    tiny = study(tmp_path)
     for label in SENSELESS.keys() - set(accepts.split()):
         with pytest.raises(ReplayError, match=f"^`{name}` must be"):
-            getattr(made, method)(**{name: SENSELESS[label]})
+            getattr(tiny, method)(**{name: SENSELESS[label]})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -50,38 +50,36 @@ def study(folder: Path, **changes: Any) -> Study:
 
 def run_here(folder: Path, **changes: Any) -> Study:
     """Return the tiny study in a folder, run in this process."""
-    made = study(folder, **changes)
-    assert made.run(executor=InProcess()).complete
-    return made
+    created = study(folder, **changes)
+    assert created.run(executor=InProcess()).complete
+    return created
 
 
-def rows(found: Study) -> dict[str, list[Any]]:
+def rows(of_study: Study) -> dict[str, list[Any]]:
     """Return all rows of a study, column by column."""
-    return {k: v.tolist() for k, v in found.results().fetchnumpy().items()}
+    return {k: v.tolist() for k, v in of_study.results().fetchnumpy().items()}
 
 
 Row = tuple[int, int, str, float]
 """A seed, a step, a metric and its value."""
 
 
-def write_rows(
-    found: Study, rows_of: Callable[[Chunk], Iterable[Row]], versions: Sequence[dict[str, str]] = ()
-) -> None:
+def write_rows(into: Study, rows_of: Callable[[Chunk], Iterable[Row]], versions: Sequence[dict[str, str]] = ()) -> None:
     """Write made-up results: the rows that a function makes of each chunk; versions as for `pretend`."""
-    StudyFolder(found.spec, found.folder).write_records()
-    for chunk, made_with in zip(found.chunks, cycle(versions or [{"python": "3"}]), strict=False):
+    StudyFolder(into.spec, into.folder).write_records()
+    for chunk, made_with in zip(into.chunks, cycle(versions or [{"python": "3"}]), strict=False):
         columns = map(np.array, zip(*rows_of(chunk), strict=True))
         named = dict(zip(("seed", "step", "metric", "value"), columns, strict=True))
-        write_chunk(found.file_of(chunk), chunk, named, made_with)
+        write_chunk(into.file_of(chunk), chunk, named, made_with)
 
 
-def lose(found: Study, lost: Callable[[Chunk], bool]) -> None:
+def lose(of_study: Study, lost: Callable[[Chunk], bool]) -> None:
     """Remove the rows of some chunks."""
-    for chunk in filter(lost, found.chunks):
-        found.file_of(chunk).unlink()
+    for chunk in filter(lost, of_study.chunks):
+        of_study.file_of(chunk).unlink()
 
 
-def pretend(found: Study, gain: float, versions: Sequence[dict[str, str]] = ()) -> None:
+def pretend(into: Study, gain: float, versions: Sequence[dict[str, str]] = ()) -> None:
     """Write made-up results: uniform ends near 100, every other strategy ``gain`` higher, paired by seed.
 
     Args:
@@ -89,14 +87,14 @@ def pretend(found: Study, gain: float, versions: Sequence[dict[str, str]] = ()) 
         gain: How much higher.
         versions: Of libraries, in turn for its chunks; none: one Python for all.
     """
-    every = found.spec.evaluation.every
+    every = into.spec.evaluation.every
 
     def rows_of(chunk: Chunk) -> Iterator[Row]:
-        grid = np.arange(every, found.spec.budget_of(chunk.strategy).total + 1, every)
+        grid = np.arange(every, into.spec.budget_of(chunk.strategy).total + 1, every)
         for seed in chunk.seeds:
             level = 100 + 5.0 * np.random.default_rng(seed).normal()
-            own = np.random.default_rng([seed, len(chunk.strategy)]).normal()
-            level += 0.0 if chunk.strategy == found.spec.baseline else gain + own
+            of_seed = np.random.default_rng([seed, len(chunk.strategy)]).normal()
+            level += 0.0 if chunk.strategy == into.spec.baseline else gain + of_seed
             replayed = {"uniform": 8, "prioritized": 8}.get(chunk.strategy, 1)
             for step in grid.tolist():
                 yield seed, step, "eval/mean_reward", level * step / grid[-1]
@@ -104,14 +102,14 @@ def pretend(found: Study, gain: float, versions: Sequence[dict[str, str]] = ()) 
                 yield seed, step, "train/updates", step - 20
                 yield seed, step, "replay/transitions_replayed", replayed * (step - 20)
 
-    write_rows(found, rows_of, versions)
+    write_rows(into, rows_of, versions)
 
 
 def pretended(folder: Path, gain: float, **changes: Any) -> Study:
     """Return the tiny study in a folder, with made-up results."""
-    made = study(folder, **changes)
-    pretend(made, gain)
-    return made
+    created = study(folder, **changes)
+    pretend(created, gain)
+    return created
 
 
 def page_of(folder: Path, gain: float, **changes: Any) -> str:
@@ -144,7 +142,7 @@ def sections(*names: str, drawn: bool = False) -> Iterator[None]:
     """
     from replaylab.study.report import report
 
-    chosen = tuple(one for one in report.SECTIONS if one.__module__.rpartition(".")[2] in names)
+    chosen = tuple(section for section in report.SECTIONS if section.__module__.rpartition(".")[2] in names)
     assert len(chosen) == len(names)
     with undrawn(pages=not drawn), mock.patch.object(report, "SECTIONS", chosen):
         yield

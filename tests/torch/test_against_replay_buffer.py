@@ -52,8 +52,8 @@ def test_probabilities_and_stored_priorities_are_the_same(sampler, device):
         ids = np.arange(-1, world.host.next_id)
         for _ in range(2):
             wanted = world.host.probabilities(ids, batch_size=5)
-            found = world.device.probabilities(ids, batch_size=5)
-            assert np.allclose(on_host(found), wanted, atol=2e-6)
+            distribution = world.device.probabilities(ids, batch_size=5)
+            assert np.allclose(on_host(distribution), wanted, atol=2e-6)
             world.host.sample(5)
             assert world.device.sample(5).id.shape == (sampler.rows(5),)
             fed = rng.integers(-1, world.host.next_id, 6)
@@ -100,9 +100,9 @@ def test_a_full_side_ring_drops_the_oldest_steps(device):
         early = max(early, stats.dropped_early)
         ids = np.arange(world.host.next_id - stats.size, world.host.next_id)
         assert len(ids) % 2 == 0
-        found, wanted = world.device.get(ids), world.host.get(ids)
-        kept = ~wanted["terminated"]
-        assert np.array_equal(on_host(found["next_obs"]["camera"])[kept], wanted["next_obs"]["camera"][kept])
+        stored, wanted = world.device.get(ids), world.host.get(ids)
+        continues = ~wanted["terminated"]
+        assert np.array_equal(on_host(stored["next_obs"]["camera"])[continues], wanted["next_obs"]["camera"][continues])
         batch = world.device.sample(200)
         assert set(batch.id.tolist()) <= set(ids.tolist())
         probabilities = world.device.probabilities(np.arange(world.host.next_id))
@@ -113,10 +113,10 @@ def test_a_full_side_ring_drops_the_oldest_steps(device):
 
 def test_halves_are_stored_in_sixteen_bits(device):
     half = World(7, 12, 3, {"device": device, "half": {"obs.speed": "bfloat16"}}, next_obs="derived")
-    whole = World(7, 12, 3, {"device": device}, next_obs="derived")
-    for world in (half, whole):
+    exact = World(7, 12, 3, {"device": device}, next_obs="derived")
+    for world in (half, exact):
         world.run(9)
-    assert half.device.nbytes < whole.device.nbytes
+    assert half.device.nbytes < exact.device.nbytes
     assert_same_batches(half.device, half.host, derived=True)  # zeros and ones, which 16 bits hold
     assert half.device.sample(1).obs["speed"].dtype == torch.float32
     assert FIELDS["obs"]["speed"].dtype == np.float32

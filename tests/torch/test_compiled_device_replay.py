@@ -66,10 +66,10 @@ def test_a_training_step_is_one_graph_with_the_same_results():
     for number in range(4):
         values = [torch.randn(shape, generator=generator) for shape in ((2, 3), (2, 3), (2,))]
         results = [train_step(eager, *values), (compiled if number else train_step)(replay, *values)]
-        for wanted, found in zip(*results, strict=True):
-            assert torch.equal(wanted, found)
-    for wanted, found in zip(eager.buffers(), replay.buffers(), strict=True):
-        assert torch.equal(wanted, found)
+        for wanted, compiled_result in zip(*results, strict=True):
+            assert torch.equal(wanted, compiled_result)
+    for wanted, compiled_result in zip(eager.buffers(), replay.buffers(), strict=True):
+        assert torch.equal(wanted, compiled_result)
     assert [buffer.data_ptr() for buffer in replay.buffers()] == before
     assert 0 < max(sizes) < CAPACITY
 
@@ -102,14 +102,14 @@ def test_inductor_copies_no_storage():
         values = [torch.randn(shape, generator=generator) for shape in ((2, 3), (2, 3), (2,))]
         wanted = train_step(eager, *values)
         if number == 1:
-            found, code = run_and_get_code(compiled, replay, *values)
-            made = re.findall(r"empty_strided_cpu\(\(([\d, ]*)\)", "".join(code))
-            sizes = [math.prod(map(int, re.findall(r"\d+", shape))) for shape in made]
+            compiled_results, code = run_and_get_code(compiled, replay, *values)
+            allocations = re.findall(r"empty_strided_cpu\(\(([\d, ]*)\)", "".join(code))
+            sizes = [math.prod(map(int, re.findall(r"\d+", shape))) for shape in allocations]
             assert 0 < max(sizes) < CAPACITY
         else:
-            found = (compiled if number else train_step)(replay, *values)
-        for one, other in zip(wanted, found, strict=True):
-            assert torch.equal(one, other)
+            compiled_results = (compiled if number else train_step)(replay, *values)
+        for expected, other in zip(wanted, compiled_results, strict=True):
+            assert torch.equal(expected, other)
 
 
 def test_no_operation_waits_for_the_device():

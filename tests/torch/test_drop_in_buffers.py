@@ -153,10 +153,10 @@ def test_maniskill(device):
     env = SimpleNamespace(**spaces, single_action_space=SimpleNamespace(shape=(1,)))
     buffer = ReplayBuffer(env, E, 26, torch.device(device), torch.device(device), seed=0)
     for t in range(T + 3):
-        given = step(t, 1)
-        after = given["next"]
+        values = step(t, 1)
+        after = values["next"]
         stop = (after["dones"] > 0) & (after["truncations"] == 0)
-        buffer.add(given["observations"], after["observations"], given["actions"], after["rewards"], stop)
+        buffer.add(values["observations"], after["observations"], values["actions"], after["rewards"], stop)
     data = buffer.sample(64)
     steps, envs = data.id // E, data.id % E
     assert int(steps.min()) >= 3

@@ -79,10 +79,10 @@ def test_kernels_compile(target):
         ),
         row_kernels.close_kernel: (5 * (POINTER,) + 4 * (SCALAR,), {"DERIVED": True, **wholes}),
     }
-    made = {
+    all_kernels = {
         kernel for module in (kernels, row_kernels) for name, kernel in vars(module).items() if name.endswith("_kernel")
     }
-    assert set(signatures) == made
+    assert set(signatures) == all_kernels
     for kernel, (types, constants) in signatures.items():
         signature = dict(zip(kernel.arg_names, types, strict=False)) | dict.fromkeys(constants, "constexpr")
         source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)

@@ -18,8 +18,8 @@ def test_updates_and_searches_equal_those_of_a_list(capacity):
         slots = rng.sample(range(capacity), count)
         values = [rng.choice([0, 1, 7, 2**20, 2**37]) for _ in range(count)]
         applies = [rng.random() < 0.8 for _ in range(count)]
-        given = (torch.tensor(slots), torch.tensor(values), torch.tensor(applies))
-        write_leaves(tree.sums, tree.peaks, *given, capacity)
+        arguments = (torch.tensor(slots), torch.tensor(values), torch.tensor(applies))
+        write_leaves(tree.sums, tree.peaks, *arguments, capacity)
         for slot, value, applied in zip(slots, values, applies, strict=True):
             leaves[slot] = value if applied else leaves[slot]
         assert tree.sums[:capacity].tolist() == leaves
@@ -30,9 +30,9 @@ def test_updates_and_searches_equal_those_of_a_list(capacity):
             continue
         ends = list(accumulate(leaves))
         targets = [0, ends[-1] - 1, *(rng.randrange(ends[-1]) for _ in range(40))]
-        found, drawn = find_leaves(tree.sums, torch.tensor(targets), capacity)
-        assert found.tolist() == [bisect_right(ends, target) for target in targets]
-        assert drawn.tolist() == [leaves[slot] for slot in found.tolist()]
+        leaves_found, drawn = find_leaves(tree.sums, torch.tensor(targets), capacity)
+        assert leaves_found.tolist() == [bisect_right(ends, target) for target in targets]
+        assert drawn.tolist() == [leaves[slot] for slot in leaves_found.tolist()]
     rebuilt = PriorityTree(capacity, CPU)
     rebuilt.load(torch.tensor(leaves))
     assert torch.equal(rebuilt.sums, tree.sums)
@@ -60,6 +60,6 @@ def test_every_positive_leaf_of_ten_million_is_reached():
     )
     slots = picked[leaves[picked] > 0]
     for targets in (ends[slots] - leaves[slots], ends[slots] - 1):
-        found, drawn = find_leaves(tree.sums, targets, capacity)
-        assert torch.equal(found, slots)
+        leaves_found, drawn = find_leaves(tree.sums, targets, capacity)
+        assert torch.equal(leaves_found, slots)
         assert torch.equal(drawn, leaves[slots])

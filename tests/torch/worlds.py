@@ -71,8 +71,8 @@ class World:
             steps = min(length, int(self.rng.integers(1, 5)))
             length -= steps
             alone = steps == 1 and self.rng.random() < 0.8
-            given = self.make_steps(envs if alone else (steps, *envs))
-            ids = [getattr(target, "add" if alone else "extend")(**given) for target in targets]
+            columns = self.make_steps(envs if alone else (steps, *envs))
+            ids = [getattr(target, "add" if alone else "extend")(**columns) for target in targets]
             assert np.array_equal(*map(on_host, ids))
             if self.rng.random() < 0.2:
                 where = self.rng.random(envs) < 0.5

@@ -18,24 +18,24 @@ CLIFF = Grid.of("CliffWalking-v1")
 
 def texts(axes):
     """Text of the cells, by (row, column)."""
-    found = {}
+    by_cell = {}
     for text in axes.texts:
         if not isinstance(text, Annotation):
             column, row = text.get_position()
-            found.setdefault((int(row), int(column)), []).append(text.get_text())
-    return found
+            by_cell.setdefault((int(row), int(column)), []).append(text.get_text())
+    return by_cell
 
 
 def arrows(axes):
     """Where the arrows of each cell point, as (rows, columns), with their lengths."""
-    found = {}
+    by_cell = {}
     for arrow in axes.texts:
         if isinstance(arrow, Annotation):
             (x, y), (x0, y0) = arrow.xy, arrow.xyann
-            found.setdefault((int(y0), int(x0)), {})[int(np.sign(round(y - y0, 9))), int(np.sign(round(x - x0, 9)))] = (
-                abs(y - y0) + abs(x - x0)
-            )
-    return found
+            by_cell.setdefault((int(y0), int(x0)), {})[
+                int(np.sign(round(y - y0, 9))), int(np.sign(round(x - x0, 9)))
+            ] = abs(y - y0) + abs(x - x0)
+    return by_cell
 
 
 class TestGrid:
@@ -88,15 +88,15 @@ class TestGrid:
 
 class TestVisits:
     def test_each_count_stands_in_its_cell_and_all_panels_share_their_colours(self):
-        one, two = np.arange(48.0), np.arange(48.0)[::-1] * 50
-        figure = visit_map({"one": one, "two": two.reshape(4, 12)}, CLIFF)
+        counts, two = np.arange(48.0), np.arange(48.0)[::-1] * 50
+        figure = visit_map({"one": counts, "two": two.reshape(4, 12)}, CLIFF)
         first, second = figure.axes[:2]
         assert (first.get_title(loc="left"), second.get_title(loc="left")) == ("one", "two")
         assert texts(first)[0, 5] == ["5"]
         assert texts(first)[3, 0] == ["S", "36"]
         assert texts(second)[0, 0] == ["2.4k"]
         assert first.collections[0].norm is second.collections[0].norm
-        np.testing.assert_array_equal(first.collections[0].get_array().ravel()[1:], one[1:])
+        np.testing.assert_array_equal(first.collections[0].get_array().ravel()[1:], counts[1:])
         assert first.collections[0].get_array().mask.ravel()[0], "what nobody saw has no colour"
 
     def test_replicas_are_averaged(self):
@@ -123,8 +123,8 @@ class TestValues:
 
     def test_arrows_show_the_greedy_actions(self):
         ax = value_map(self.q, CLIFF).axes[0]
-        found = {cell: set(moves) for cell, moves in arrows(ax).items()}
-        assert found == {(2, 0): {RIGHT}, (1, 1): {UP, DOWN}}, "no arrow where all actions are alike"
+        directions = {cell: set(moves) for cell, moves in arrows(ax).items()}
+        assert directions == {(2, 0): {RIGHT}, (1, 1): {UP, DOWN}}, "no arrow where all actions are alike"
         assert texts(ax)[2, 0] == ["−1"]
         assert texts(ax)[3, 0] == ["S", "−5"]
         assert (3, 4) not in texts(ax), "nothing is chosen on the cliff"
@@ -132,9 +132,9 @@ class TestValues:
     def test_arrows_are_as_long_as_many_seeds_agree(self):
         other = self.q.copy()
         other[24] = [-3, -3, -2, -1]
-        found = arrows(value_map(np.stack([self.q, self.q, self.q, other]), CLIFF).axes[0])[2, 0]
-        assert set(found) == {RIGHT, LEFT}
-        assert found[RIGHT] > 1.5 * found[LEFT]
+        moves = arrows(value_map(np.stack([self.q, self.q, self.q, other]), CLIFF).axes[0])[2, 0]
+        assert set(moves) == {RIGHT, LEFT}
+        assert moves[RIGHT] > 1.5 * moves[LEFT]
 
     def test_values_alone_have_no_arrows(self):
         ax = value_map(np.arange(48.0).reshape(4, 12), CLIFF).axes[0]

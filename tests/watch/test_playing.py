@@ -122,10 +122,10 @@ def test_mp4_holds_every_frame(tmp_path, shape):
     with av.open(str(path)) as file:
         assert file.streams.video[0].average_rate == 5
         assert file.streams.video[0].codec_context.pix_fmt == "yuv420p"
-        found = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
-    assert len(found) == 6
-    for frame, given in zip(found, squares(shape), strict=True):
-        assert np.abs(frame[: shape[0], : shape[1]].astype(int) - given).mean() < 6
+        frames_read = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
+    assert len(frames_read) == 6
+    for frame, expected in zip(frames_read, squares(shape), strict=True):
+        assert np.abs(frame[: shape[0], : shape[1]].astype(int) - expected).mean() < 6
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -136,18 +136,18 @@ def test_gif_where_it_is_asked_for_or_there_is_no_ffmpeg(tmp_path, monkeypatch, 
     assert path == tmp_path / "a.gif"
     with Image.open(path) as image:
         assert (image.n_frames, image.info["duration"]) == (6, 200)
-        for t, given in enumerate(squares()):
+        for t, square in enumerate(squares()):
             image.seek(t)
-            np.testing.assert_array_equal(np.asarray(image.convert("RGB")), given)
+            np.testing.assert_array_equal(np.asarray(image.convert("RGB")), square)
 
 
 def test_frames_as_pictures(tmp_path):
     assert len(write_frames(tmp_path, squares() * 2)) == 12
     paths = write_frames(tmp_path, squares())
     assert sorted(tmp_path.iterdir()) == paths, "those of an earlier, longer episode are gone"
-    for path, given in zip(paths, squares(), strict=True):
+    for path, square in zip(paths, squares(), strict=True):
         with Image.open(path) as image:
-            np.testing.assert_array_equal(np.asarray(image), given)
+            np.testing.assert_array_equal(np.asarray(image), square)
 
 
 @pytest.mark.parametrize(
@@ -180,15 +180,15 @@ def test_a_gif_lasts_as_long_as_it_should(fps, seconds, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "written"), [("a.GIF", "a.gif"), ("a.b-0.2.webp", "a.b-0.2.webp"), ("a-0.1.gif", "a-0.1.gif")]
+    ("name", "written"), [("a.GIF", "a.gif"), ("a.b-0.2.webp", "a.b-0.2.webp"), ("a-0.1.gif", "a-0.1.gif")]
 )
-def test_the_name_of_a_video(given, written, tmp_path):
-    assert write_video(tmp_path / given, still(2)) == tmp_path / written
+def test_the_name_of_a_video(name, written, tmp_path):
+    assert write_video(tmp_path / name, still(2)) == tmp_path / written
 
 
 def test_a_dot_in_the_name_of_a_video_stays(tmp_path):
-    one, other = (write_video(tmp_path / name, still(2)) for name in ("alpha-0.1", "alpha-0.2"))
-    assert one.stem == "alpha-0.1"
+    first, other = (write_video(tmp_path / name, still(2)) for name in ("alpha-0.1", "alpha-0.2"))
+    assert first.stem == "alpha-0.1"
     assert other.stem == "alpha-0.2"
 
 

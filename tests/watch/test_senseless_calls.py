@@ -47,7 +47,7 @@ CALLS = [
         watch.TensorBoard,
         {"folder": "events", "seeds": [0]},
         {"folder": "text", "seeds": "[]"},
-        use=lambda made: made.close(),
+        use=lambda writer: writer.close(),
     ),
     Call(watch.write_frames, {"folder": "frames", "frames": [FRAME]}, {"folder": "text"}),
     Call(watch.write_video, {"path": "video.gif", "frames": [FRAME, FRAME + 1]}, {"path": "text"}),

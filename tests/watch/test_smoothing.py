@@ -25,8 +25,8 @@ def test_ewma_is_its_closed_form_for_every_seed(span):
 
 def test_ewma_is_what_pandas_gives():
     """Numbers of ``pandas.Series(x).ewm(span=100, adjust=True).mean()``, pandas 2.3.3."""
-    found = ewma([1.0, 4.0, 9.0, 16.0, 25.0])
-    np.testing.assert_allclose(found, PANDAS, rtol=1e-12)
+    smoothed = ewma([1.0, 4.0, 9.0, 16.0, 25.0])
+    np.testing.assert_allclose(smoothed, PANDAS, rtol=1e-12)
 
 
 PANDAS = [1.0, 2.515, 4.720042665244493, 7.625189981001901, 11.240526302258496]
@@ -51,10 +51,10 @@ def test_running_mean_keeps_its_accuracy_over_a_long_run():
 def test_a_seed_that_ended_is_nan_from_there_and_leaves_the_others_alone(smooth):
     x = X.copy()
     x[1, 100:] = np.nan
-    found = smooth(x, 10)
-    np.testing.assert_array_equal(found[[0, 2]], smooth(X, 10)[[0, 2]])
-    np.testing.assert_array_equal(found[1, :100], smooth(X, 10)[1, :100])
-    assert np.isnan(found[1, 100:]).all()
+    smoothed = smooth(x, 10)
+    np.testing.assert_array_equal(smoothed[[0, 2]], smooth(X, 10)[[0, 2]])
+    np.testing.assert_array_equal(smoothed[1, :100], smooth(X, 10)[1, :100])
+    assert np.isnan(smoothed[1, 100:]).all()
 
 
 @pytest.mark.parametrize(("smooth", "name"), [(ewma, "span"), (running_mean, "window")])

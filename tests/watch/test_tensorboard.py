@@ -39,16 +39,16 @@ def test_what_train_measures(tmp_path):
             hooks=[board],
         )
     for seed in seeds:
-        found = read(tmp_path / f"seed-{seed}")
+        content = read(tmp_path / f"seed-{seed}")
         for tag in ("eval/mean_reward", "eval/mean_ep_length", "rollout/exploration_rate", "train/loss"):
             steps, values = metrics.of(tag, seed)
-            assert [step for step, _ in found[tag]] == steps.tolist()
-            np.testing.assert_array_equal([value for _, value in found[tag]], values.astype(np.float32))
-        assert found["train/n_updates"][-1] == (300, 281.0)
-        assert "train/updates" not in found
+            assert [step for step, _ in content[tag]] == steps.tolist()
+            np.testing.assert_array_equal([value for _, value in content[tag]], values.astype(np.float32))
+        assert content["train/n_updates"][-1] == (300, 281.0)
+        assert "train/updates" not in content
         _, returns = metrics.of("rollout/ep_rew", seed)
-        assert found["rollout/ep_rew_mean"][-1] == (300, np.float32(returns[-100:].mean()))
-        assert all(fps > 0 for _, fps in found["time/fps"])
+        assert content["rollout/ep_rew_mean"][-1] == (300, np.float32(returns[-100:].mean()))
+        assert all(fps > 0 for _, fps in content["time/fps"])
 
 
 @pytest.mark.parametrize("budget", [{"total_steps": 300}, {"total_episodes": 12}])
@@ -61,9 +61,9 @@ def test_returns_are_shown_from_the_first_episode_on_though_nothing_was_learned_
         )
     for seed in (4, 9):
         ends, returns = metrics.of("rollout/ep_rew", seed)
-        found = read(tmp_path / f"seed-{seed}")
-        first, *later = found["rollout/ep_rew_mean"]
-        assert first == found["rollout/ep_len_mean"][0] == (ends[0], returns[0])
+        content = read(tmp_path / f"seed-{seed}")
+        first, *later = content["rollout/ep_rew_mean"]
+        assert first == content["rollout/ep_len_mean"][0] == (ends[0], returns[0])
         due = [int(ends[ends >= step][0]) for step in (every, 2 * every)]
         assert [step for step, _ in later][:2] == due
         assert later[1][1] == np.float32(returns[ends <= due[1]].mean())

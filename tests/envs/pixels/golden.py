@@ -34,13 +34,13 @@ def play(game, actions):
 
 def checksums(frames):
     """Return a running checksum of the frames, every `EVERY` frames."""
-    running, kept = 0, []
+    running, sums = 0, []
     for t, frame in enumerate(frames):
         for part in frame:
             running = zlib.crc32(np.ascontiguousarray(part).tobytes(), running)
         if t % EVERY == 0:
-            kept.append(running)
-    return np.array(kept, np.uint32)
+            sums.append(running)
+    return np.array(sums, np.uint32)
 
 
 def plan(env, rng, futures=12, depth=40):

@@ -84,12 +84,12 @@ def test_an_action_sticks_with_its_chance_and_for_as_long_as_it_does():
         env.step(1)
         env.step(2)
     done = np.array(env.unwrapped.actions)
-    given = np.tile([1, 2], 10_000)
+    actions_given = np.tile([1, 2], 10_000)
     before = np.concatenate([[0], done[:-1]])
-    stuck = done != given
+    stuck = done != actions_given
     np.testing.assert_array_equal(done[stuck], before[stuck])
     # A frame shows that it stuck where the one before did otherwise than given now: never if that one stuck to this.
-    could = before != given
+    could = before != actions_given
     assert abs(stuck[could].mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / could.sum())
     env.reset()
     env.chance = 1.0
@@ -205,9 +205,9 @@ GAMES = {
 def test_a_restored_game_goes_on_bit_for_bit_into_later_episodes(name):
     env_id, options = GAMES[name]
     frames = 3_600 if "episodic_life" in options else 400  # of SHORT episodes two and more
-    one, other = make_atari(env_id, **options), make_atari(env_id, **options)
+    game, other = make_atari(env_id, **options), make_atari(env_id, **options)
     actions = np.random.default_rng(1)
-    one.reset(seed=3)
+    game.reset(seed=3)
     other.reset(seed=4)
 
     def step(env, action):
@@ -216,13 +216,13 @@ def test_a_restored_game_goes_on_bit_for_bit_into_later_episodes(name):
 
     for _ in range(2):  # in an episode's middle, and beyond its end
         for _ in range(111):
-            last = step(one, actions.integers(one.action_space.n))[0]
-        np.testing.assert_array_equal(other.restore(one.state()), last)
+            last = step(game, actions.integers(game.action_space.n))[0]
+        np.testing.assert_array_equal(other.restore(game.state()), last)
         ends = 0
-        for action in actions.integers(one.action_space.n, size=frames // options.get("frame_skip", 4)):
-            mine, theirs = step(one, action), step(other, action)
-            np.testing.assert_array_equal(mine[0], theirs[0])
-            assert mine[1:] == theirs[1:]
+        for action in actions.integers(game.action_space.n, size=frames // options.get("frame_skip", 4)):
+            mine, result = step(game, action), step(other, action)
+            np.testing.assert_array_equal(mine[0], result[0])
+            assert mine[1:] == result[1:]
             ends += mine[2] or mine[3]
             if ends == (6 if "episodic_life" in options else 2):  # of five lives, so that a game ends, too
                 break

@@ -46,8 +46,8 @@ def test_it_has_the_spaces_of_the_single_game_and_resets_in_the_same_step():
 
 def test_each_copy_depends_on_its_seed_only():
     together, alone = played(pong(3), [5, 2**31 + 6, 7], 60), played(pong(1), [2**31 + 6], 60)
-    for ours, theirs in zip(together[:3], alone[:3], strict=True):
-        np.testing.assert_array_equal(ours[:, 1], theirs[:, 0])
+    for of_copy, of_single in zip(together[:3], alone[:3], strict=True):
+        np.testing.assert_array_equal(of_copy[:, 1], of_single[:, 0])
     assert np.any(together[0][:, 0] != together[0][:, 1])
 
 
@@ -72,7 +72,7 @@ def test_a_game_lost_gives_the_return_of_its_points():
 
 
 def test_sticky_actions_are_those_of_the_name():
-    sticky, plain = (played(pong(1, **given), [3], 40)[0] for given in ({}, {"repeat_action_probability": 0.0}))
+    sticky, plain = (played(pong(1, **options), [3], 40)[0] for options in ({}, {"repeat_action_probability": 0.0}))
     named = played(make_vector_env("PongNoFrameskip-v4", 1, backend="ale"), [3], 40)[0]
     np.testing.assert_array_equal(named, plain)
     assert np.any(sticky != plain)

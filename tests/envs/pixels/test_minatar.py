@@ -25,8 +25,8 @@ MODES = list(AutoresetMode)
 
 @pytest.mark.parametrize("game", GAMES)
 def test_good_play_is_as_recorded(game):
-    kept = np.load(golden.FOLDER / f"{game}.npz")
-    np.testing.assert_array_equal(golden.checksums(golden.play(game, kept["actions"])), kept["checksums"])
+    recorded = np.load(golden.FOLDER / f"{game}.npz")
+    np.testing.assert_array_equal(golden.checksums(golden.play(game, recorded["actions"])), recorded["checksums"])
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -69,8 +69,8 @@ def trace(env, steps, rng):
 def equal(left, right, rows=slice(None), other=slice(None)):
     return all(
         np.array_equal(a[rows], b[other])
-        for one, two in zip(left, right, strict=True)
-        for a, b in zip(one, two, strict=True)
+        for value, two in zip(left, right, strict=True)
+        for a, b in zip(value, two, strict=True)
     )
 
 
@@ -153,7 +153,7 @@ def test_pictures_show_every_thing_in_its_colour():
         assert bytes(picture[16 * y + 8, 16 * x + 8]).hex() == COLOURS[channel][1:]
     many = MinAtarVectorEnv(3, game="seaquest", render_mode="rgb_array")
     many.reset(seed=0)
-    assert [one.shape for one in many.render()] == [(160, 160, 3)] * 3
+    assert [picture.shape for picture in many.render()] == [(160, 160, 3)] * 3
     assert MinAtarVectorEnv(3, game="seaquest").render() is None
     synced = make_vector_env("replaylab/MinAtar-Seaquest-v1", 2, render_mode="rgb_array")
     synced.reset(seed=0)

@@ -22,7 +22,7 @@ OPTIONS: list[dict] = [
 ]
 
 
-def random_play(ours, copies, rng):
+def random_play(vector, copies, rng):
     """Every action as likely, but in runs, so that the player goes places."""
     action = np.zeros(copies, np.int64)
     while True:
@@ -33,23 +33,23 @@ def random_play(ours, copies, rng):
 def compare(game, steps, copies, options, policy=random_play, seed=0):
     """Play `copies` of both for `steps` frames in all; return the number of episodes and their rewards' sum."""
     seeds = [seed + 7 * i for i in range(copies)]
-    ours = MinAtarVectorEnv(copies, game=game, minimal_actions=False, autoreset_mode="SameStep", **options)
-    theirs = [Published(game, seeding.np_random(one)[0], **options) for one in seeds]
-    obs, _ = ours.reset(seed=seeds)
-    for i, one in enumerate(theirs):
-        np.testing.assert_array_equal(obs[i], one.reset())
+    vector = MinAtarVectorEnv(copies, game=game, minimal_actions=False, autoreset_mode="SameStep", **options)
+    published_games = [Published(game, seeding.np_random(seed)[0], **options) for seed in seeds]
+    obs, _ = vector.reset(seed=seeds)
+    for i, game_of_copy in enumerate(published_games):
+        np.testing.assert_array_equal(obs[i], game_of_copy.reset())
     episodes, total = 0, 0.0
-    actions = policy(ours, copies, np.random.default_rng(seed))
+    actions = policy(vector, copies, np.random.default_rng(seed))
     for _ in range(steps // copies):
         action = next(actions)
-        obs, reward, terminated, truncated, infos = ours.step(action)
+        obs, reward, terminated, truncated, infos = vector.step(action)
         assert not truncated.any()
-        for i, one in enumerate(theirs):
-            seen, earned, ended = one.step(int(action[i]))
+        for i, game_of_copy in enumerate(published_games):
+            seen, earned, ended = game_of_copy.step(int(action[i]))
             assert (reward[i], terminated[i]) == (earned, ended)
             np.testing.assert_array_equal(infos["final_obs"][i] if ended else obs[i], seen)
             if ended:
-                np.testing.assert_array_equal(obs[i], one.reset())
+                np.testing.assert_array_equal(obs[i], game_of_copy.reset())
         episodes += terminated.sum()
         total += reward.sum()
     return episodes, total
@@ -75,16 +75,16 @@ def test_100_000_frames_are_those_of_the_package(game):
 def test_good_play_is_that_of_the_package(game):
     """Games get harder only for those who last; see golden.py."""
     actions = np.load(golden.FOLDER / f"{game}.npz")["actions"]
-    theirs = [Published(game, seeding.np_random(seed)[0]) for seed in golden.SEEDS]
+    published_games = [Published(game, seeding.np_random(seed)[0]) for seed in golden.SEEDS]
     frames = golden.play(game, actions)
-    np.testing.assert_array_equal(next(frames)[0], [one.reset() for one in theirs])
+    np.testing.assert_array_equal(next(frames)[0], [published_game.reset() for published_game in published_games])
     ramps = []
     for action, (obs, reward, terminated) in zip(actions, frames, strict=True):
-        for i, one in enumerate(theirs):
-            seen, earned, ended = one.step(int(action[i]))
+        for i, published_game in enumerate(published_games):
+            seen, earned, ended = published_game.step(int(action[i]))
             assert (reward[i], terminated[i]) == (earned, ended)
-            ramps.append(one.env.env.difficulty_ramp())
-            np.testing.assert_array_equal(obs[i], one.reset() if ended else seen)
+            ramps.append(published_game.env.env.difficulty_ramp())
+            np.testing.assert_array_equal(obs[i], published_game.reset() if ended else seen)
     hardest = {"asterix": 9, "seaquest": 19, "space_invaders": 4}  # after these nothing comes any faster, or nearly so
     assert max(filter(None, ramps), default=0) >= hardest.get(game, 0)
 

@@ -47,24 +47,24 @@ def pool():
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"])
 def test_both_are_the_same_learning_problem(pool, env_id):
     """Same spaces; from the pool's own states, the same step; the same ends and time limits."""
-    theirs, ours = pool(env_id, 4), make_vector_env(env_id, 4, autoreset_mode="NextStep")
-    assert theirs.single_observation_space.shape == ours.single_observation_space.shape
+    pooled, stepped = pool(env_id, 4), make_vector_env(env_id, 4, autoreset_mode="NextStep")
+    assert pooled.single_observation_space.shape == stepped.single_observation_space.shape
     for bound in ("low", "high"):
-        left, right = (getattr(env.single_observation_space, bound) for env in (theirs, ours))
+        left, right = (getattr(env.single_observation_space, bound) for env in (pooled, stepped))
         np.testing.assert_allclose(left, right, rtol=1e-6)
-    assert theirs.single_action_space.n == ours.single_action_space.n
-    assert theirs.metadata["autoreset_mode"] is ours.metadata["autoreset_mode"]
-    obs, _ = theirs.reset(seed=[3, 1, 4, 1])
-    ours.reset(seed=0)
+    assert pooled.single_action_space.n == stepped.single_action_space.n
+    assert pooled.metadata["autoreset_mode"] is stepped.metadata["autoreset_mode"]
+    obs, _ = pooled.reset(seed=[3, 1, 4, 1])
+    stepped.reset(seed=0)
     actions, steps, ended = np.random.default_rng(0), np.zeros(4, int), np.zeros(4, bool)
-    limit, ends, cut = ours.max_episode_steps, 0, 0
+    limit, ends, cut = stepped.max_episode_steps, 0, 0
     for _ in range(700):
-        action = actions.integers(ours.single_action_space.n, size=4)
+        action = actions.integers(stepped.single_action_space.n, size=4)
         if env_id == "MountainCar-v0":
             action = np.where(obs[:, 1] >= 0, 2, 0) if actions.random() < 0.9 or ends < 4 else action
-        state = ours.state()
-        ours.restore({**state, "variables": variables(env_id, obs), "steps": steps, "ended": ended})
-        expected, got = ours.step(action), theirs.step(action)
+        state = stepped.state()
+        stepped.restore({**state, "variables": variables(env_id, obs), "steps": steps, "ended": ended})
+        expected, got = stepped.step(action), pooled.step(action)
         going = ~ended
         np.testing.assert_allclose(got[0][going], expected[0][going], atol=2e-5)
         for a, b in zip(got[1:4], expected[1:4], strict=True):
@@ -134,8 +134,8 @@ def test_a_run_on_a_pool_evaluates_and_equals_one_by_this_librarys_stepping(fake
     learner = DQN(hidden=(8,), batch_size=8, learning_starts=20, capacity=500)
     options = {"eval_every": 50, "eval_episodes": 2, "log_every": 20}
     pool = train("CartPole-v1", learner, Uniform(), [3, 4], 150, env_options={"backend": "envpool"}, **options)
-    ours = train("CartPole-v1", learner, Uniform(), [3, 4], 150, autoreset_mode="NextStep", **options)
-    assert_same_rows(pool, ours)
+    metrics = train("CartPole-v1", learner, Uniform(), [3, 4], 150, autoreset_mode="NextStep", **options)
+    assert_same_rows(pool, metrics)
     reported = train(
         "CartPole-v1", learner, Uniform(), [3], total_episodes=4, held_out=5, env_options={"backend": "envpool"}
     ).of("eval/held_out_q")[1]

@@ -90,8 +90,8 @@ def test_the_vector_wrapper_equals_the_binned_environment(mode):
                 last = right[4]["final_obs"][i]
                 assert left[4]["final_obs"][i] == (None if last is None else by_hand(CARTPOLE, last))
         if mode is AutoresetMode.DISABLED and ended.any():
-            for one in (env, plain):
-                one.reset(options={"reset_mask": ended})
+            for each in (env, plain):
+                each.reset(options={"reset_mask": ended})
     assert ends > 5
 
 
@@ -119,17 +119,17 @@ def test_bad_bins_are_reported(settings, message):
 
 
 def test_what_cannot_be_binned_is_reported():
-    one = Binning((0.0,), (1.0,), (3,))
+    binning = Binning((0.0,), (1.0,), (3,))
     with pytest.raises(ConfigError, match=r"only observations in a Box can be binned, but these are in Discrete\(16\)"):
-        Discretize(gym.make("FrozenLake-v1"), one)
+        Discretize(gym.make("FrozenLake-v1"), binning)
     with pytest.raises(ConfigError, match="`binning` must have 4 dimensions, but has 1"):
-        DiscretizeVector(make_vector_env("CartPole-v1", 1), one)
+        DiscretizeVector(make_vector_env("CartPole-v1", 1), binning)
     with pytest.raises(ShapeError, match="observations must have 1 numbers each, but have 2"):
-        one(np.zeros((3, 2)))
+        binning(np.zeros((3, 2)))
     with pytest.raises(ConfigError, match=r"`coverage` must be in \(0, 1\], but got 0"):
         Binning.from_data(np.zeros((3, 2)), 2, coverage=0)
     with pytest.raises(ConfigError, match=r"observations must be numbers to have a bin, but one is \[nan\]"):
-        one(np.array([[0.5], [np.nan]]))
+        binning(np.array([[0.5], [np.nan]]))
 
 
 def test_more_states_than_int64_counts_are_refused():

@@ -47,16 +47,16 @@ def test_what_single_environments_keep_over_episodes_comes_back(env_id, options,
 
 @pytest.mark.parametrize(("env_id", "options"), KEEPING)
 def test_a_copy_goes_on_among_fewer(env_id, options):
-    three, one = (make_vector_env(env_id, n, **options) for n in (3, 1))
-    for env in (three, one):
+    three, alone = (make_vector_env(env_id, n, **options) for n in (3, 1))
+    for env in (three, alone):
         env_state.prepare(env)
         env.reset(seed=5)
     actions = np.random.default_rng(0).integers(0, three.single_action_space.n, (80, 3))
     for row in actions[:50]:
         three.step(row)
-    env_state.restore(one, env_state.stacked([env_state.row(env_state.state_of(three), 2)]) | flags_of(three, 2))
+    env_state.restore(alone, env_state.stacked([env_state.row(env_state.state_of(three), 2)]) | flags_of(three, 2))
     for row in actions[50:]:
-        assert three.step(row)[1][2] == one.step(row[2:])[1][0]
+        assert three.step(row)[1][2] == alone.step(row[2:])[1][0]
 
 
 def flags_of(env, copy):
@@ -65,18 +65,18 @@ def flags_of(env, copy):
 
 
 def test_noise_stays_around_a_pool(monkeypatch):
-    made = []
+    envs_of = []
 
     class Pool(VectorEnv):
         def __init__(self, env_id, num_envs, **options):
-            made.append((env_id, num_envs, options))
+            envs_of.append((env_id, num_envs, options))
             self.num_envs, self.metadata = num_envs, {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}
 
     monkeypatch.setattr("replaylab.envs.vectorize.PoolVectorEnv", Pool)
     env = make_vector_env("replaylab/NoisyRewards-v0", 2, env="Pong-v5", scale=3.0, backend="envpool", noop_max=1)
     assert isinstance(env, VectorNoisyRewards)
     assert env._noise.scale == 3.0
-    assert made == [("Pong-v5", 2, {"noop_max": 1})]
+    assert envs_of == [("Pong-v5", 2, {"noop_max": 1})]
 
 
 def test_an_environment_that_does_not_name_its_mode_is_refused():

@@ -47,7 +47,7 @@ def test_the_spaces_own_bounds_are_the_default():
 
 
 def test_a_restored_count_goes_on_exactly():
-    def made():
+    def counted():
         return VisitCounts(make_vector_env("replaylab/BlindCliffwalk-v0", 2, n=3, autoreset_mode="NextStep"))
 
     def play(env):
@@ -56,7 +56,7 @@ def test_a_restored_count_goes_on_exactly():
             env.step(actions.integers(2, size=2))
         return env.visits.copy()
 
-    env, other = made(), made()
+    env, other = counted(), counted()
     env.reset(seed=0)
     play(env)
     other.restore(env.state())

@@ -35,7 +35,7 @@ def stacked(space, n_envs):
     """Return one observation an environment."""
     drawn = [space.sample() for _ in range(n_envs)]
     if isinstance(space, spaces.Dict):
-        return {key: np.stack([one[key] for one in drawn]) for key in space.spaces}
+        return {key: np.stack([obs[key] for obs in drawn]) for key in space.spaces}
     return np.stack(drawn)
 
 

@@ -52,7 +52,7 @@ class DropIn(ReplayLabBuffer):
                 [space.sample() for _ in range(self.n_envs)] for space in (self.observation_space, self.action_space)
             )
             if isinstance(obs[0], dict):
-                obs = {key: np.stack([one[key] for one in obs]) for key in obs[0]}
+                obs = {key: np.stack([part[key] for part in obs]) for key in obs[0]}
             none = np.zeros(self.n_envs)
             self.add(obs, obs, np.array(action), none, none, [{}] * self.n_envs)
 
@@ -97,12 +97,12 @@ class Expected:
 
 def put_in_place():
     """Let every module of the library name our classes."""
-    theirs = {getattr(buffers, name): kind for name, kind in KINDS.items()} | {her.HerReplayBuffer: DropInHer}
+    replaced = {getattr(buffers, name): kind for name, kind in KINDS.items()} | {her.HerReplayBuffer: DropInHer}
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "stable_baselines3"]
     for module in modules:
         for name, value in list(vars(module).items()):
-            if isinstance(value, type) and value in theirs:
-                setattr(module, name, theirs[value])
+            if isinstance(value, type) and value in replaced:
+                setattr(module, name, replaced[value])
 
 
 def main():

@@ -37,15 +37,15 @@ def leaves(samples):
         yield from value.items() if isinstance(value, dict) else [(name, value)]
 
 
-def equal(one, other, discounts=True, exactly=True):
-    for (name, mine), (same, theirs) in zip(leaves(one), leaves(other), strict=True):
+def equal(samples, other, discounts=True, exactly=True):
+    for (name, mine), (same, expected) in zip(leaves(samples), leaves(other), strict=True):
         assert name == same
-        if name == "discounts" and (theirs is None or not discounts):
-            assert (mine is None) == (theirs is None)
+        if name == "discounts" and (expected is None or not discounts):
+            assert (mine is None) == (expected is None)
             continue
-        assert mine.dtype == theirs.dtype
-        assert mine.shape == theirs.shape
-        assert torch.equal(mine, theirs) if exactly else torch.allclose(mine, theirs, atol=1e-5), name
+        assert mine.dtype == expected.dtype
+        assert mine.shape == expected.shape
+        assert torch.equal(mine, expected) if exactly else torch.allclose(mine, expected, atol=1e-5), name
 
 
 def normalizer(space, n_envs):
@@ -70,19 +70,19 @@ def normalizer(space, n_envs):
 def test_transitions_are_the_librarys(space, n_envs, options):
     kind = DictReplayBuffer if isinstance(space, spaces.Dict) else LibraryBuffer
     limits = {name: value for name, value in options.items() if name == "handle_timeout_termination"}
-    own = kind(60, space, ACTION, "cpu", n_envs, **limits)
-    capacity = own.buffer_size * n_envs
+    library_buffer = kind(60, space, ACTION, "cpu", n_envs, **limits)
+    capacity = library_buffer.buffer_size * n_envs
     mine = ReplayLabBuffer(60, space, ACTION, "cpu", n_envs, sampler=LibraryDraws(capacity, n_envs), **options)
     env = normalizer(space, n_envs) if space is not None and not isinstance(space, spaces.Discrete) else None
     for t, step in enumerate(stream(space, n_envs, 90)):
-        own.add(*copy.deepcopy(step))
+        library_buffer.add(*copy.deepcopy(step))
         mine.add(*copy.deepcopy(step))
-        assert (mine.pos, mine.full, mine.size()) == (own.pos, own.full, own.size())
+        assert (mine.pos, mine.full, mine.size()) == (library_buffer.pos, library_buffer.full, library_buffer.size())
         if t % 20 == 19 or t == 0:
             for with_env in {None, env}:
-                for one, other in zip(batches(mine, with_env), batches(own, with_env), strict=True):
-                    equal(one, other)
-    np.testing.assert_array_equal(mine.dones, own.dones)
+                for samples, other in zip(batches(mine, with_env), batches(library_buffer, with_env), strict=True):
+                    equal(samples, other)
+    np.testing.assert_array_equal(mine.dones, library_buffer.dones)
     mine.reset()
     assert (mine.pos, mine.full, mine.size()) == (0, False, 0)
     with pytest.raises(EmptyBufferError):
@@ -91,15 +91,15 @@ def test_transitions_are_the_librarys(space, n_envs, options):
 
 @NEEDS_LINUX
 def test_rows_in_a_file(tmp_path):
-    own = LibraryBuffer(40, BOX, ACTION, "cpu", 2)
+    library_buffer = LibraryBuffer(40, BOX, ACTION, "cpu", 2)
     storage = MemoryMap(tmp_path / "rows")
     mine = ReplayLabBuffer(40, BOX, ACTION, "cpu", 2, storage=storage, n_steps=3, gamma=0.9)
     for step in stream(BOX, 2, 30):
-        own.add(*step), mine.add(*step)
-    found = mine.sample(200)
-    places = (own.observations.reshape(-1, 3) == found.observations.numpy()[:, None]).all(-1)
+        library_buffer.add(*step), mine.add(*step)
+    batch = mine.sample(200)
+    places = (library_buffer.observations.reshape(-1, 3) == batch.observations.numpy()[:, None]).all(-1)
     assert places.sum(1).tolist() == [1] * 200
-    assert (own.actions.reshape(-1, 2)[places.argmax(1)] == found.actions.numpy()).all()
+    assert (library_buffer.actions.reshape(-1, 2)[places.argmax(1)] == batch.actions.numpy()).all()
     env = normalizer(BOX, 2)
     with pytest.raises(ConfigError, match="leave out `storage`"):
         mine.sample(2, env=env)
@@ -113,18 +113,18 @@ def test_rows_in_a_file(tmp_path):
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("derived", [False, True])
 def test_n_step_returns_are_the_librarys(n_envs, normalized, derived):
-    own = NStepReplayBuffer(60, BOX, ACTION, "cpu", n_envs, n_steps=4, gamma=0.9)
-    draws = LibraryDraws(own.buffer_size * n_envs, n_envs)
+    library_buffer = NStepReplayBuffer(60, BOX, ACTION, "cpu", n_envs, n_steps=4, gamma=0.9)
+    draws = LibraryDraws(library_buffer.buffer_size * n_envs, n_envs)
     mine = ReplayLabBuffer(60, BOX, ACTION, "cpu", n_envs, derived, sampler=draws, n_steps=4, gamma=0.9)
     env = normalizer(BOX, n_envs) if normalized else None
     for t, step in enumerate(stream(BOX, n_envs, 90)):
-        own.add(*step), mine.add(*step)
+        library_buffer.add(*step), mine.add(*step)
         if t % 20 == 19:
-            for one, other in zip(batches(mine, env), batches(own, env), strict=True):
-                equal(one, other, discounts=False, exactly=False)
-                ends = one.dones == 1
-                assert torch.allclose(one.discounts[~ends], other.discounts[~ends].float())
-                assert (one.discounts[ends] == 0).all()  # as `1 - dones` says, too
+            for samples, other in zip(batches(mine, env), batches(library_buffer, env), strict=True):
+                equal(samples, other, discounts=False, exactly=False)
+                ends = samples.dones == 1
+                assert torch.allclose(samples.discounts[~ends], other.discounts[~ends].float())
+                assert (samples.discounts[ends] == 0).all()  # as `1 - dones` says, too
 
 
 def test_an_episode_that_was_left_has_no_steps_of_the_next_in_its_returns():
@@ -139,11 +139,11 @@ def test_an_episode_that_was_left_has_no_steps_of_the_next_in_its_returns():
     jumped = obs[1].copy()
     jumped[1] = obs[3, 1]
     add(jumped, obs[2], 10.0)
-    found = buffer.replay.as_batch([0, 1, 2, 3])
-    assert found.reward.tolist() == [6.0, 1.0, 10.0, 10.0]
-    assert found.n_steps.tolist() == [2, 1, 1, 1]
-    assert found.discount.tolist() == [0.25, 0.5, 0.5, 0.5]
-    assert not (found.terminated | found.truncated).any()
+    batch = buffer.replay.as_batch([0, 1, 2, 3])
+    assert batch.reward.tolist() == [6.0, 1.0, 10.0, 10.0]
+    assert batch.n_steps.tolist() == [2, 1, 1, 1]
+    assert batch.discount.tolist() == [0.25, 0.5, 0.5, 0.5]
+    assert not (batch.terminated | batch.truncated).any()
 
 
 FRAMES = spaces.Box(0, 255, (4, 9, 9), np.uint8)
@@ -171,21 +171,21 @@ def frames(n_envs, steps, lives=(7, 5, 6)):
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("compressed", [False, True])
 def test_frames_are_stored_once(n_envs, derived, compressed):
-    own = LibraryBuffer(300, FRAMES, spaces.Discrete(3), "cpu", n_envs)
-    draws = LibraryDraws(own.buffer_size * n_envs, n_envs)
+    library_buffer = LibraryBuffer(300, FRAMES, spaces.Discrete(3), "cpu", n_envs)
+    draws = LibraryDraws(library_buffer.buffer_size * n_envs, n_envs)
     options = {"sampler": draws, "frame_stack": 4, "compressed": compressed}
     mine = ReplayLabBuffer(300, FRAMES, spaces.Discrete(3), "cpu", n_envs, derived, **options)
     for step in frames(n_envs, 60):
-        own.add(*step), mine.add(*step)
-    for one, other in zip(batches(mine), batches(own), strict=True):
-        equal(one, other)
+        library_buffer.add(*step), mine.add(*step)
+    for samples, other in zip(batches(mine), batches(library_buffer), strict=True):
+        equal(samples, other)
 
 
 def test_frames_take_an_eighth_of_the_memory():
     space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
     mine = ReplayLabBuffer(1000, space, spaces.Discrete(3), optimize_memory_usage=True, frame_stack=4)
-    own = 1000 * 2 * 4 * 84 * 84  # the library's default, with time limits
-    assert mine.replay.nbytes < 0.15 * own
+    library_bytes = 1000 * 2 * 4 * 84 * 84  # the library's default, with time limits
+    assert mine.replay.nbytes < 0.15 * library_bytes
 
 
 def test_frames_must_fit():
@@ -196,8 +196,8 @@ def test_frames_must_fit():
 
 
 def small(kind, env="CartPole-v1", **options):
-    given = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 8, "learning_starts": 20, "seed": 1, "device": "cpu"}
-    return kind("MlpPolicy", env, replay_buffer_class=ReplayLabBuffer, **given | options)
+    arguments = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 8, "learning_starts": 20, "seed": 1, "device": "cpu"}
+    return kind("MlpPolicy", env, replay_buffer_class=ReplayLabBuffer, **arguments | options)
 
 
 class TestTheAlgorithmsOwn:
@@ -205,7 +205,7 @@ class TestTheAlgorithmsOwn:
     @pytest.mark.filterwarnings("ignore:`n_steps=4` is ignored")  # the library cannot know better
     def test_n_and_gamma(self, kind):
         model = small(kind, n_steps=4, gamma=0.7).learn(40)
-        discounts = {round(one, 5) for one in model.replay_buffer.sample(200).discounts.flatten().tolist()}
+        discounts = {round(discount, 5) for discount in model.replay_buffer.sample(200).discounts.flatten().tolist()}
         assert {round(0.7**4, 5)} < discounts <= {0.0, *(round(0.7**n, 5) for n in (1, 2, 3, 4))}
 
     def test_only_the_library_warns_that_n_is_ignored(self, recwarn):
@@ -226,8 +226,8 @@ class TestTheAlgorithmsOwn:
             ReplayLabBuffer(10, BOX, ACTION, n_steps=3)
 
     def test_its_seed(self):
-        one, two = (small(DQN, seed=seed).learn(30) for seed in (5, 5))
-        assert torch.equal(one.replay_buffer.sample(8).observations, two.replay_buffer.sample(8).observations)
+        first, two = (small(DQN, seed=seed).learn(30) for seed in (5, 5))
+        assert torch.equal(first.replay_buffer.sample(8).observations, two.replay_buffer.sample(8).observations)
 
     def test_it_is_not_kept_alive(self):
         model = small(DQN)
@@ -263,23 +263,26 @@ def test_a_time_limit_ends_an_episode_whatever_done_says():
         obs, after = np.full(3, step / 9), np.full(3, (step + 1) / 9)
         buffer.add(obs, after, np.zeros(2), np.ones(1), np.zeros(1), [{"TimeLimit.truncated": step == 1}])
     assert buffer.timeouts[:5, 0].tolist() == buffer.dones[:5, 0].tolist() == [0, 1, 0, 0, 0]
-    found = buffer._samples(buffer.replay.as_batch([0, 1, 2]), None)
-    assert found.rewards[:, 0].tolist() == [1.5, 1.0, 1.5]
-    assert not found.dones.any()
+    samples = buffer._samples(buffer.replay.as_batch([0, 1, 2]), None)
+    assert samples.rewards[:, 0].tolist() == [1.5, 1.0, 1.5]
+    assert not samples.dones.any()
 
 
 @pytest.mark.parametrize("options", [{}, {"optimize_memory_usage": True, "compressed": True}])
 def test_arrays_by_place_are_the_librarys(options):
-    own, mine = DictReplayBuffer(24, DICT, ACTION, n_envs=2), ReplayLabBuffer(24, DICT, ACTION, n_envs=2, **options)
+    library_buffer, mine = (
+        DictReplayBuffer(24, DICT, ACTION, n_envs=2),
+        ReplayLabBuffer(24, DICT, ACTION, n_envs=2, **options),
+    )
     for obs, after, *others in stream(DICT, 2, 17):
         mine.add(obs, after, *others)
-        own.add(dict(obs), dict(after), *others)  # which reshapes in place
-    assert (mine.pos, mine.full, mine.size()) == (own.pos, own.full, own.size())
+        library_buffer.add(dict(obs), dict(after), *others)  # which reshapes in place
+    assert (mine.pos, mine.full, mine.size()) == (library_buffer.pos, library_buffer.full, library_buffer.size())
     for name in ("actions", "rewards", "dones", "timeouts"):
-        np.testing.assert_array_equal(getattr(mine, name), getattr(own, name))
+        np.testing.assert_array_equal(getattr(mine, name), getattr(library_buffer, name))
     for name in ("observations", "next_observations"):
-        for key, found in getattr(mine, name).items():
-            np.testing.assert_array_equal(found, getattr(own, name)[key].reshape(found.shape))
+        for key, column in getattr(mine, name).items():
+            np.testing.assert_array_equal(column, getattr(library_buffer, name)[key].reshape(column.shape))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +323,7 @@ def test_a_missing_library_is_one_line_with_the_command(module, missing, monkeyp
         importlib.import_module(f"replaylab.integrations.{module}")
 
 
-@pytest.mark.parametrize("wrap", [np.array, list, np.atleast_2d, lambda one: np.float32(one[0])])
+@pytest.mark.parametrize("wrap", [np.array, list, np.atleast_2d, lambda flags: np.float32(flags[0])])
 def test_a_time_limit_may_come_in_an_array_or_a_list_of_length_one(wrap):
     """As in ``infos`` made of the library's own `timeouts`, whose rows are arrays."""
     buffer = ReplayLabBuffer(10, BOX, ACTION)

@@ -61,26 +61,26 @@ def walking(n_envs=1, limit=12, by_rows=False, **options):
 
 
 def learner(kind=SAC, env=None, **options):
-    given = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 32, "learning_starts": 8, "seed": 1, "device": "cpu"}
-    return kind("MultiInputPolicy", env or walking(), replay_buffer_class=ReplayLabBuffer, **given | options)
+    arguments = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 32, "learning_starts": 8, "seed": 1, "device": "cpu"}
+    return kind("MultiInputPolicy", env or walking(), replay_buffer_class=ReplayLabBuffer, **arguments | options)
 
 
 def check(buffer, steps=1, gamma=1.0):
     """Check a batch's goals, rewards and ends against the environment's own words."""
     walk = Walk()
-    found = buffer.sample(300)
-    assert (found.next_observations["desired_goal"] == found.observations["desired_goal"]).all()
-    reached, goal = (found.next_observations[key].numpy() for key in ("achieved_goal", "desired_goal"))
+    batch = buffer.sample(300)
+    assert (batch.next_observations["desired_goal"] == batch.observations["desired_goal"]).all()
+    reached, goal = (batch.next_observations[key].numpy() for key in ("achieved_goal", "desired_goal"))
     ends = walk.compute_terminated(reached, goal, {})
-    np.testing.assert_array_equal(found.dones.numpy()[:, 0], ends)
+    np.testing.assert_array_equal(batch.dones.numpy()[:, 0], ends)
     if steps == 1:
-        np.testing.assert_array_equal(found.rewards.numpy()[:, 0], walk.compute_reward(reached, goal, {}))
+        np.testing.assert_array_equal(batch.rewards.numpy()[:, 0], walk.compute_reward(reached, goal, {}))
     else:
         powers = [gamma**n for n in range(1, steps + 1)]
-        discounts = found.discounts.numpy()[:, 0]
+        discounts = batch.discounts.numpy()[:, 0]
         assert (discounts[ends] == 0.0).all()
         assert np.isclose(discounts[~ends, None], powers).any(1).all()
-    return found, ends
+    return batch, ends
 
 
 @pytest.mark.parametrize("strategy", ["future", "final", "episode", GoalSelectionStrategy.FUTURE])
@@ -96,8 +96,8 @@ def test_rewards_and_ends_are_those_of_the_new_goals(strategy, by_rows):
 def test_an_episode_that_is_not_finished_is_relabelled_too():
     model = learner(env=walking(limit=10**6), replay_buffer_kwargs={"n_sampled_goal": 9}).learn(30)
     assert not model.replay_buffer.dones[:30].any()
-    found, _ = check(model.replay_buffer)
-    assert len(np.unique(found.observations["desired_goal"].numpy(), axis=0)) > 10
+    batch, _ = check(model.replay_buffer)
+    assert len(np.unique(batch.observations["desired_goal"].numpy(), axis=0)) > 10
 
 
 @pytest.mark.parametrize("kind", [pytest.param(SAC, marks=pytest.mark.slow), PrioritizedSAC])
@@ -146,9 +146,9 @@ def test_ends_that_the_environment_does_not_tell():
 
     options = {"n_sampled_goal": 4, "compute_terminated": same}
     model = learner(PrioritizedDQN, env, replay_buffer_kwargs=options).learn(60)
-    found = model.replay_buffer.sample(200)
-    met = (found.next_observations["achieved_goal"] == found.next_observations["desired_goal"]).all(1)
-    assert (found.dones[:, 0] == met).all()
+    batch = model.replay_buffer.sample(200)
+    met = (batch.next_observations["achieved_goal"] == batch.next_observations["desired_goal"]).all(1)
+    assert (batch.dones[:, 0] == met).all()
     assert met.float().mean() > 0.1
 
 

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 import gymnasium
-import torch
 from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
@@ -82,7 +81,7 @@ def of(gamma, n_steps):
 
 
 @pytest.mark.parametrize(
-    ("kind", "kept", "into", "name", "values"),
+    ("kind", "saved", "into", "name", "values"),
     [
         (PrioritizedDQN, {"gamma": 0.9}, {"gamma": 0.8}, "gamma", (0.8, 0.9)),
         (DQN, of(0.5, 3), of(0.5, 5), "n_steps", (5, 3)),
@@ -91,12 +90,12 @@ def of(gamma, n_steps):
     ],
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # plain ones leave the file open
-def test_a_buffer_of_another_n_or_gamma_is_refused(kind, kept, into, name, values, tmp_path):
-    small(kind, **kept).learn(30).save_replay_buffer(tmp_path / "kept")
+def test_a_buffer_of_another_n_or_gamma_is_refused(kind, saved, into, name, values, tmp_path):
+    small(kind, **saved).learn(30).save_replay_buffer(tmp_path / "kept")
     message = "`{}` of the buffer that is loaded must be {}, but is {}".format(name, *values)
     with pytest.raises(ConfigError, match=re.escape(message)):
         small(kind, **into).load_replay_buffer(tmp_path / "kept")
-    small(kind, **kept).load_replay_buffer(tmp_path / "kept")
+    small(kind, **saved).load_replay_buffer(tmp_path / "kept")
 
 
 @pytest.mark.parametrize(("kind", "sampler"), [(PrioritizedDQN, Prioritized()), (DQN, Recency())])
@@ -115,8 +114,6 @@ def test_a_buffer_of_other_environments_is_refused(kind, sampler, deleted, tmp_p
         ReplayLabBuffer(40, BOX, ACTION, n_envs=2).read_in(LibraryBuffer(40, BOX, ACTION, n_envs=4))
 
 
-
-
 @pytest.mark.parametrize("steps", [20, 70])
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize(
@@ -131,28 +128,28 @@ def test_a_buffer_of_other_environments_is_refused(kind, sampler, deleted, tmp_p
 )
 def test_their_pickles_are_read_in(kind, space, options, n_envs, steps, tmp_path, monkeypatch):
     monkeypatch.setattr("replaylab.integrations.sb3.pickles.BLOCK", 16)
-    own = kind(40 * n_envs, space, ACTION, "cpu", n_envs, **options)
+    library_buffer = kind(40 * n_envs, space, ACTION, "cpu", n_envs, **options)
     mine, wanted = (
         ReplayLabBuffer(40 * n_envs, space, ACTION, "cpu", n_envs, n_steps=3, gamma=0.9, seed=0) for _ in "ab"
     )
     taken = list(stream(space, n_envs, steps))
     for step in taken:
-        own.add(*copy.deepcopy(step))
+        library_buffer.add(*copy.deepcopy(step))
     lost = 1 if steps > 40 and options.get("optimize_memory_usage") else 0
     for step in taken[-40 + lost :]:
         infos = [{"TimeLimit.truncated": False}] * n_envs
         wanted.add(*(step if options.get("handle_timeout_termination", True) else (*step[:5], infos)))
-    save_to_pkl(tmp_path / "plain.pkl", own)
+    save_to_pkl(tmp_path / "plain.pkl", library_buffer)
     mine.read_in(tmp_path / "plain.pkl")
     ids = np.arange(mine.size() * n_envs)
-    found, expected = (one.replay.as_batch(ids) for one in (mine, wanted))
+    batch, expected = (each.replay.as_batch(ids) for each in (mine, wanted))
     for name in ("reward", "action", "terminated", "truncated", "n_steps"):
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+        np.testing.assert_array_equal(batch[name], expected[name], err_msg=name)
     for name in ("obs", "next_obs"):
         for key in DICT if space is DICT else [...]:
             if options.get("optimize_memory_usage"):
                 continue  # where an episode ended it holds the next one's first observation
-            np.testing.assert_array_equal(found[name][key], expected[name][key])
+            np.testing.assert_array_equal(batch[name][key], expected[name][key])
 
 
 def test_an_algorithm_with_priorities_loads_their_pickle(tmp_path):
@@ -178,35 +175,33 @@ def test_a_folder_in_place_of_a_pickle_is_named(tmp_path):
     assert model.replay_buffer.size() == 32
 
 
-
-
 def test_what_is_read_in_goes_on_with_observations_of_another_dtype():
     """Environments in other processes give their own dtype, which need not be their space's."""
-    own = LibraryBuffer(20, BOX, ACTION, "cpu", 1)
+    library_buffer = LibraryBuffer(20, BOX, ACTION, "cpu", 1)
     for step in stream(BOX, 1, 12):
-        own.add(*copy.deepcopy(step))
+        library_buffer.add(*copy.deepcopy(step))
     *_, (_obs, after, action, _reward, _, _infos) = stream(BOX, 1, 12)
     for begins_again in (False, True):
         mine = ReplayLabBuffer(20, BOX, ACTION, "cpu", 1, n_steps=3, gamma=1.0, seed=0)
-        own.dones[11] = own.timeouts[11] = 0.0
-        mine.read_in(own)
+        library_buffer.dones[11] = library_buffer.timeouts[11] = 0.0
+        mine.read_in(library_buffer)
         then = after.astype(np.float64) + begins_again
         mine.add(then, then, action, np.ones(1), np.zeros(1), [{}])
         rewards = mine.replay.as_batch([10, 11, 12]).reward
-        assert (rewards[1] == own.rewards[11, 0]) == begins_again
+        assert (rewards[1] == library_buffer.rewards[11, 0]) == begins_again
         assert rewards[2] == 1.0
 
 
 def test_what_is_read_in_does_not_go_on_an_episode_of_ones_own():
-    theirs = LibraryBuffer(100, BOX, ACTION, "cpu")
-    ours = ReplayLabBuffer(100, BOX, ACTION, "cpu", n_steps=3, gamma=0.5, seed=0)
-    for buffer, first in ((theirs, 1000), (ours, 0)):
+    library_buffer = LibraryBuffer(100, BOX, ACTION, "cpu")
+    mine = ReplayLabBuffer(100, BOX, ACTION, "cpu", n_steps=3, gamma=0.5, seed=0)
+    for buffer, first in ((library_buffer, 1000), (mine, 0)):
         for step in range(5):
             obs, after = (np.full((1, *BOX.shape), first + step + k, BOX.dtype) for k in (0, 1))
             buffer.add(obs, after, np.zeros((1, *ACTION.shape)), np.ones(1), np.zeros(1), [{}])
-    ours.read_in(theirs)
-    ours.read_in(theirs)
-    batch = ours.replay.sample(500)
+    mine.read_in(library_buffer)
+    mine.read_in(library_buffer)
+    batch = mine.replay.sample(500)
     gap = np.abs(batch.next_obs.reshape(500, -1)[:, 0] - batch.obs.reshape(500, -1)[:, 0])
     assert gap.max() == 3
     assert set(batch.discount[gap == 1].tolist()) == {0.5}

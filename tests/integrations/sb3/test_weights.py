@@ -26,15 +26,15 @@ from tests.integrations.sb3.library import LibraryDraws
 NAMES = ("DQN", "DDPG", "TD3", "SAC", "QRDQN", "TQC", "CrossQ")
 
 
-def theirs(name):
+def library_class(name):
     return getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name)
 
 
-def ours(name):
+def our_class(name):
     return getattr(sb3, f"Prioritized{name}", None) or getattr(ours_contrib, f"Prioritized{name}")
 
 
-def made(kind, name, **options):
+def model_of(kind, name, **options):
     env = "CartPole-v1" if "DQN" in name else "Pendulum-v1"
     policy = {"net_arch": [16]} | ({"n_quantiles": 5} if name in ("QRDQN", "TQC") else {})
     small = {"policy_kwargs": policy, "batch_size": 16, "learning_starts": 40, "seed": 1, "device": "cpu"}
@@ -47,7 +47,7 @@ class Explicit:
     def __init__(self):
         self.weight, self.errors = None, []
 
-    def _one(self, function):
+    def _noting(self, function):
         def loss(current, target):
             self.errors.append((target - current).detach().abs().reshape(-1))
             return (self.weight[:, None] * function(current, target, reduction="none")).mean()
@@ -56,7 +56,7 @@ class Explicit:
 
     @property
     def functional(self):
-        return SimpleNamespace(mse_loss=self._one(F.mse_loss), smooth_l1_loss=self._one(F.smooth_l1_loss))
+        return SimpleNamespace(mse_loss=self._noting(F.mse_loss), smooth_l1_loss=self._noting(F.smooth_l1_loss))
 
     def quantile_huber_loss(self, current, target, cum_prob=None, sum_over_quantiles=True):
         n = current.shape[-1]
@@ -98,15 +98,15 @@ class Reference(LibraryBuffer):
 
 def gradients(model):
     """Record the gradients of every step of the critics' optimizer."""
-    found = []
+    steps = []
     optimizer = model.critic.optimizer if hasattr(model, "critic") else model.policy.optimizer
 
     def note(optimizer, args, kwargs):
         flat = [p.grad.reshape(-1) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        found.append(torch.cat(flat).clone())
+        steps.append(torch.cat(flat).clone())
 
     optimizer.register_step_pre_hook(note)
-    return found
+    return steps
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,12 +114,12 @@ def gradients(model):
 def test_gradients_and_errors_are_those_of_the_weighted_loss(name, n_steps, monkeypatch):
     options = {"n_steps": n_steps, "gamma": 0.9}
     options |= {"max_grad_norm": 1e9} if "DQN" in name else {}
-    model = made(ours(name), name, replay_buffer_kwargs={"sampler": Prioritized(1.0)}, **options)
+    model = model_of(our_class(name), name, replay_buffer_kwargs={"sampler": Prioritized(1.0)}, **options)
     model.learn(46)
     model._current_progress_remaining = 0.5
     explicit = Explicit()
     reference = Reference(copy.deepcopy(model.replay_buffer), explicit)
-    plain = made(theirs(name), name, **options | {"n_steps": 1})
+    plain = model_of(library_class(name), name, **options | {"n_steps": 1})
     plain.policy.load_state_dict(model.policy.state_dict())
     for optimizer in ("ent_coef_optimizer", "log_ent_coef"):
         if hasattr(model, optimizer):
@@ -128,24 +128,24 @@ def test_gradients_and_errors_are_those_of_the_weighted_loss(name, n_steps, monk
         plain.ent_coef_optimizer.param_groups[0]["params"] = [plain.log_ent_coef]
         plain.ent_coef_optimizer.state.clear()
         model.ent_coef_optimizer.state.clear()
-    for one in (model, plain):
-        for optimizer in [one.policy] if "DQN" in name else [one.actor, one.critic]:
+    for each in (model, plain):
+        for optimizer in [each.policy] if "DQN" in name else [each.actor, each.critic]:
             optimizer.optimizer.state.clear()
     plain.replay_buffer, plain._n_updates, plain._logger = reference, model._n_updates, model.logger
-    module = __import__(theirs(name).train.__module__, fromlist=["F"])
+    module = __import__(library_class(name).train.__module__, fromlist=["F"])
     fed = []
     update = model.replay_buffer.replay.update_priorities
     model.replay_buffer.replay.update_priorities = lambda ids, errors: fed.append(errors) or update(ids, errors)
-    found, wanted = gradients(model), gradients(plain)
-    for one in (model, plain):
-        if one is plain:
+    our_gradients, wanted = gradients(model), gradients(plain)
+    for each in (model, plain):
+        if each is plain:
             monkeypatch.setattr(module, "F", explicit.functional, raising=False)
             monkeypatch.setattr(module, "quantile_huber_loss", explicit.quantile_huber_loss, raising=False)
         set_random_seed(5)
-        one.train(gradient_steps=4, batch_size=16)
+        each.train(gradient_steps=4, batch_size=16)
     reference.feed_back()
-    assert len(found) == len(wanted) == len(fed) == 4
-    for mine, other in zip(found, wanted, strict=True):
+    assert len(our_gradients) == len(wanted) == len(fed) == 4
+    for mine, other in zip(our_gradients, wanted, strict=True):
         assert (mine - other).abs().max() <= 1e-6 * other.norm()
     for mine, other in zip(fed, reference.fed, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
@@ -161,15 +161,15 @@ def parameters(model):
 def test_a_run_with_uniform_draws_is_the_librarys_own(name, steps):
     size, options = (60, {"train_freq": 4}) if steps < 2000 else (200, {"train_freq": 1})
     options["buffer_size"] = size
-    own = made(theirs(name), name, **options).learn(steps)
+    library_model = model_of(library_class(name), name, **options).learn(steps)
     draws = {"sampler": LibraryDraws(size)}
-    mine = made(ours(name), name, replay_buffer_kwargs=draws, **options).learn(steps)
+    mine = model_of(our_class(name), name, replay_buffer_kwargs=draws, **options).learn(steps)
     assert mine.replay_buffer.full
-    assert all(torch.equal(*pair) for pair in zip(parameters(own), parameters(mine), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(parameters(library_model), parameters(mine), strict=True))
 
 
 def test_beta_follows_the_progress_of_learning():
-    model, asked = made(sb3.PrioritizedDQN, "DQN"), []
+    model, asked = model_of(sb3.PrioritizedDQN, "DQN"), []
     replay = model.replay_buffer.replay
     draw = replay.sample
     replay.sample = lambda size, progress: asked.append(progress) or draw(size, progress=progress)
@@ -182,8 +182,8 @@ def test_beta_follows_the_progress_of_learning():
 @pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
 def test_compiled_networks_learn_as_others_do(backend):
-    plain = parameters(made(sb3.PrioritizedDQN, "DQN").learn(60))
-    model = made(sb3.PrioritizedDQN, "DQN")
+    plain = parameters(model_of(sb3.PrioritizedDQN, "DQN").learn(60))
+    model = model_of(sb3.PrioritizedDQN, "DQN")
     model.q_net.compile(backend=backend)
     model.q_net_target.compile(backend=backend)
     assert all(torch.allclose(*pair) for pair in zip(plain, parameters(model.learn(60)), strict=True))
@@ -194,7 +194,7 @@ def test_a_compiled_loss_is_refused(monkeypatch):
     import stable_baselines3.dqn.dqn as module
 
     compiled = torch.compile(lambda value, target: (value - target).pow(2).mean(), backend="eager")
-    model = made(sb3.PrioritizedDQN, "DQN")
+    model = model_of(sb3.PrioritizedDQN, "DQN")
     monkeypatch.setattr(module, "F", SimpleNamespace(smooth_l1_loss=compiled))
     with pytest.raises(Exception, match="loss is compiled"):
         model.learn(60)
@@ -212,7 +212,7 @@ def test_a_compiled_loss_is_refused(monkeypatch):
 def test_losses_that_show_no_error_are_refused(loss, message, monkeypatch):
     import stable_baselines3.dqn.dqn as module
 
-    model = made(sb3.PrioritizedDQN, "DQN")
+    model = model_of(sb3.PrioritizedDQN, "DQN")
     monkeypatch.setattr(module, "F", SimpleNamespace(smooth_l1_loss=loss))
     with pytest.raises(ConfigError, match=message):
         model.learn(60)
@@ -230,11 +230,11 @@ def test_losses_that_show_no_error_are_refused(loss, message, monkeypatch):
 def test_other_ways_to_write_a_loss(loss, monkeypatch):
     import stable_baselines3.dqn.dqn as module
 
-    found = []
-    for one in (F.mse_loss, loss):
-        monkeypatch.setattr(module, "F", SimpleNamespace(smooth_l1_loss=one))
-        found.append(parameters(made(sb3.PrioritizedDQN, "DQN").learn(60)))
-    assert all(torch.allclose(*pair, atol=1e-6) for pair in zip(*found, strict=True))
+    learned = []
+    for function in (F.mse_loss, loss):
+        monkeypatch.setattr(module, "F", SimpleNamespace(smooth_l1_loss=function))
+        learned.append(parameters(model_of(sb3.PrioritizedDQN, "DQN").learn(60)))
+    assert all(torch.allclose(*pair, atol=1e-6) for pair in zip(*learned, strict=True))
 
 
 @dataclass(frozen=True)
@@ -250,13 +250,13 @@ class Weighted(CustomSampler):
 
 def test_an_algorithm_without_priorities_refuses_weights_and_feedback():
     with pytest.raises(ConfigError, match=r"wants TD errors.*PrioritizedDQN\(WithPriorities, DQN\)"):
-        made(
+        model_of(
             stable_baselines3.DQN,
             "DQN",
             replay_buffer_class=sb3.ReplayLabBuffer,
             replay_buffer_kwargs={"sampler": RankBased()},
         )
-    model = made(
+    model = model_of(
         stable_baselines3.DQN,
         "DQN",
         replay_buffer_class=sb3.ReplayLabBuffer,
@@ -268,9 +268,9 @@ def test_an_algorithm_without_priorities_refuses_weights_and_feedback():
 
 @pytest.mark.parametrize("sampler", [RankBased(), LaBER(lambda pool: pool.reward + 1.0), Uniform(), Weighted()])
 def test_other_samplers(sampler):
-    made(sb3.PrioritizedDQN, "DQN", replay_buffer_kwargs={"sampler": sampler}).learn(80)
+    model_of(sb3.PrioritizedDQN, "DQN", replay_buffer_kwargs={"sampler": sampler}).learn(80)
 
 
 def test_another_buffer_is_refused():
     with pytest.raises(ConfigError, match="must be ReplayLabBuffer"):
-        made(sb3.PrioritizedDQN, "DQN", replay_buffer_class=LibraryBuffer)
+        model_of(sb3.PrioritizedDQN, "DQN", replay_buffer_class=LibraryBuffer)

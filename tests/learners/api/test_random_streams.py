@@ -15,15 +15,15 @@ def test_the_buffer_draws_the_sampling_stream():
 
 
 def test_the_buffer_picks_rows_of_a_pool_by_the_rescoring_stream():
-    own = seeding.sampling_generators([7], 1, ReplayStreamKey.RESCORING)[0]
-    assert own.random() == generator(7, Stream.RESCORING).random()
+    rescoring = seeding.sampling_generators([7], 1, ReplayStreamKey.RESCORING)[0]
+    assert rescoring.random() == generator(7, Stream.RESCORING).random()
 
 
 def test_no_two_named_streams_share_a_key():
     """Of the replay library, of the learners and of the noisy environment, which spawn from one seed."""
-    replays = {one.name: one.value for one in ReplayStreamKey}
+    replays = {key.name: key.value for key in ReplayStreamKey}
     assert set(replays) == {"SAMPLING", "RESCORING"}
-    named = {one.name: one.value for one in Stream.__members__.values()} | {"NOISE": NOISE_KEY}
+    named = {stream.name: stream.value for stream in Stream.__members__.values()} | {"NOISE": NOISE_KEY}
     assert replays.items() <= named.items()
     assert len(set(named.values())) == len(named)
 

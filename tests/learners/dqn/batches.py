@@ -9,7 +9,7 @@ BOX = spaces.Box(-np.inf, np.inf, (4,))
 ACTIONS = spaces.Discrete(3)
 
 
-def batch_of(replicas, rows=8, seed=0, space=BOX, actions=3, **given):
+def batch_of(replicas, rows=8, seed=0, space=BOX, actions=3, **columns_given):
     rng = np.random.default_rng(seed)
 
     def seen():
@@ -28,7 +28,7 @@ def batch_of(replicas, rows=8, seed=0, space=BOX, actions=3, **given):
         "weight": rng.random((replicas, rows)).astype(np.float32),
         "id": np.arange(replicas * rows).reshape(replicas, rows),
     }
-    return Batch(columns | given)
+    return Batch(columns | columns_given)
 
 
 def part(batch, r):

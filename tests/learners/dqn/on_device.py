@@ -15,22 +15,25 @@ def on_device(learner, space, actions, seeds):
 
 def pytorchs_updates(learner, space, actions, batches):
     """Return what PyTorch's agents of two seeds see in each update: action values, TD errors, gradients (R, P)."""
-    theirs, seen = on_device(learner, space, actions, [3, 4]), []
+    agents, seen = on_device(learner, space, actions, [3, 4]), []
     for batch in batches:
-        q, td_error = theirs.q_values(batch.obs), theirs.update(batch).td_error
-        gradients = [torch.cat([in_cores_order(p.grad) for p in one.online.parameters()]) for one in theirs.learners]
+        q, td_error = agents.q_values(batch.obs), agents.update(batch).td_error
+        gradients = [
+            torch.cat([in_cores_order(p.grad) for p in learner_of_seed.online.parameters()])
+            for learner_of_seed in agents.learners
+        ]
         seen.append((q, td_error, torch.stack(gradients).numpy()))
     return seen
 
 
 def assert_sees_the_same(learner, space, actions, batches, seen):
     """Update the core's agents of these seeds, which see the same as PyTorch's did."""
-    ours = learner.agents(space, actions, [3, 4])
-    assert isinstance(ours, PerceptronAgents)
+    agents = learner.agents(space, actions, [3, 4])
+    assert isinstance(agents, PerceptronAgents)
     for batch, (q, td_error, gradients) in zip(batches, seen, strict=True):
-        np.testing.assert_allclose(ours.q_values(batch.obs), q, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(ours.update(batch).td_error, td_error, rtol=1e-4, atol=1e-5)
-        for mine, gradient in zip(ours.core.gradients, gradients, strict=True):
+        np.testing.assert_allclose(agents.q_values(batch.obs), q, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(agents.update(batch).td_error, td_error, rtol=1e-4, atol=1e-5)
+        for mine, gradient in zip(agents.core.gradients, gradients, strict=True):
             np.testing.assert_allclose(mine, gradient, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
 
 

@@ -65,7 +65,7 @@ def test_its_other_settings_are_dqns():
 def test_end_reward_is_stored_at_every_end_and_nowhere_else(buffers, mode):
     """Actions until learning starts do not depend on rewards, so the two runs take the same steps."""
     learners = [DQN(**SETTINGS), DQNAsPublished(**SETTINGS, end_reward=-10.0)]
-    runs = [run(replace(one, learning_starts=190), steps=190, autoreset_mode=mode) for one in learners]
+    runs = [run(replace(learner, learning_starts=190), steps=190, autoreset_mode=mode) for learner in learners]
     true, changed = map(stored, buffers)
     ended = true["terminated"] | true["truncated"]
     assert (ended.sum(1) > 5).all()
@@ -73,20 +73,22 @@ def test_end_reward_is_stored_at_every_end_and_nowhere_else(buffers, mode):
     np.testing.assert_array_equal(changed["reward"], np.where(ended, -10.0, true["reward"]))
     for name in ("terminated", "truncated", "obs", "next_obs"):
         np.testing.assert_array_equal(changed[name], true[name])
-    np.testing.assert_array_equal(*(one.of("rollout/ep_rew")[1] for one in runs))  # told as the environment paid
+    np.testing.assert_array_equal(
+        *(metrics.of("rollout/ep_rew")[1] for metrics in runs)
+    )  # told as the environment paid
 
 
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
 def test_truncation_terminates_stores_every_end_as_a_termination(buffers, mode):
     learners = [DQN(**SETTINGS), DQNAsPublished(**SETTINGS, truncation_terminates=True)]
-    runs = [run(replace(one, learning_starts=190), steps=190, autoreset_mode=mode) for one in learners]
+    runs = [run(replace(learner, learning_starts=190), steps=190, autoreset_mode=mode) for learner in learners]
     true, changed = map(stored, buffers)
     assert (true["truncated"] & ~true["terminated"]).any()
     np.testing.assert_array_equal(changed["terminated"], true["terminated"] | true["truncated"])
     assert not changed["truncated"].any()
     for name in ("reward", "obs", "next_obs"):
         np.testing.assert_array_equal(changed[name], true[name])
-    np.testing.assert_array_equal(*(one.of("rollout/ep_len")[1] for one in runs))
+    np.testing.assert_array_equal(*(metrics.of("rollout/ep_len")[1] for metrics in runs))
 
 
 def test_truncation_terminates_stops_the_bootstrap(buffers):
@@ -114,12 +116,12 @@ def test_stale_priorities_of_a_network_that_diverges_stay_as_they_are():
 def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
     """Every stored step's probability is ∝ (|r + γ·Q⁻(s', a*) − Q(s, a)| + ε)^α by the networks when it came."""
     learner = DQNAsPublished(**SETTINGS, stale_priorities=True, gamma=0.9)
-    expected, made = [], []
+    expected, runs = [], []
 
     class Remembering(Run):
         def __init__(self, *args):
             super().__init__(*args)
-            made.append(self)
+            runs.append(self)
             add, self.replay.add = self.replay.add, lambda **step: spy(add, **step)
 
     def delta(agents, obs, action, reward, next_obs, terminated, r):
@@ -132,19 +134,19 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
         return target - q(agents.core.online[r], obs)[action - corridor.Corridor.action_space.start]
 
     def spy(add, **step):
-        agents, final = made[0].agents, step["final_obs"]
+        agents, final = runs[0].agents, step["final_obs"]
         for r in range(3):
             ended = step["terminated"][r] or step["truncated"][r]
             next_obs = final[r] if ended else step["next_obs"][r]
-            given = step["obs"][r], step["action"][r], step["reward"][r], next_obs, step["terminated"][r], r
-            expected.append(delta(agents, *given))
+            transition = step["obs"][r], step["action"][r], step["reward"][r], next_obs, step["terminated"][r], r
+            expected.append(delta(agents, *transition))
         return add(**step)
 
     monkeypatch.setattr("replaylab.learners.training.loop.Run", Remembering)
     run(learner, Prioritized(alpha=0.7, epsilon=0.01, beta=1.0), steps=150)
-    assert made[0].agents.updates == 101
+    assert runs[0].agents.updates == 101
     mass = (np.abs(np.reshape(expected, (150, 3)).T) + 0.01) ** 0.7
-    distribution = made[0].replay.probabilities(np.broadcast_to(np.arange(150), (3, 150)))
+    distribution = runs[0].replay.probabilities(np.broadcast_to(np.arange(150), (3, 150)))
     np.testing.assert_allclose(distribution, mass / mass.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
@@ -214,11 +216,11 @@ def test_exploration_takes_the_first_action_only():
 def test_priorities_of_insertion_are_those_of_stale_ones_until_a_batch_writes_back():
     def priorities(starts, **switch):
         settings = SETTINGS | {"learning_starts": starts}
-        made = Run(TrainingConfig(corridor.ENV_ID, DQNAsPublished(**settings, **switch), PROPORTIONAL, 60), SEEDS)
-        made.begin()
+        started = Run(TrainingConfig(corridor.ENV_ID, DQNAsPublished(**settings, **switch), PROPORTIONAL, 60), SEEDS)
+        started.begin()
         for _ in range(60):
-            training.turn(made)
-        return made.replay.probabilities(np.broadcast_to(np.arange(60), (3, 60)))
+            training.turn(started)
+        return started.replay.probabilities(np.broadcast_to(np.arange(60), (3, 60)))
 
     before = [priorities(60, insertion_priorities=True), priorities(60, stale_priorities=True)]
     np.testing.assert_array_equal(*before)
@@ -233,10 +235,12 @@ def test_insertion_priorities_use_rewards_of_later_hooks():
 
     learner = DQNAsPublished(**SETTINGS | {"learning_starts": 61}, insertion_priorities=True)
     config = TrainingConfig(corridor.ENV_ID, learner, PROPORTIONAL, 60)
-    made = Run(config, SEEDS, HookList(config, SEEDS, [Richer()]))
-    made.begin()
+    started = Run(config, SEEDS, HookList(config, SEEDS, [Richer()]))
+    started.begin()
     for _ in range(60):
-        training.turn(made)
+        training.turn(started)
     ids = np.broadcast_to(np.arange(60), (3, 60))
-    mass = (np.abs(made.agents.probe(made.replay.as_batch(ids)).td_error) + 0.01) ** 0.7  # nothing was learned yet
-    np.testing.assert_allclose(made.replay.probabilities(ids), mass / mass.sum(1, keepdims=True), rtol=1e-4)
+    mass = (
+        np.abs(started.agents.probe(started.replay.as_batch(ids)).td_error) + 0.01
+    ) ** 0.7  # nothing was learned yet
+    np.testing.assert_allclose(started.replay.probabilities(ids), mass / mass.sum(1, keepdims=True), rtol=1e-4)

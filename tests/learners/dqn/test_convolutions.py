@@ -49,7 +49,7 @@ def compare(learner, shape, rows):
 @pytest.mark.parametrize("convolutions", OWN.values(), ids=OWN.keys())
 @pytest.mark.parametrize(("shape", "rows"), [((3, 17, 14), 1), ((4, 15, 16), 19), ((1, 19, 21), 32)])
 def test_gradients_of_any_convolutions_equal_autograds(monkeypatch, convolutions, shape, rows, kernels):
-    layers = ImageLayers(tuple(Convolution(*one) for one in convolutions), (6,))
+    layers = ImageLayers(tuple(Convolution(*convolution) for convolution in convolutions), (6,))
     monkeypatch.setitem(PIXEL_LAYERS, "nature", layers)
     compare(SETTINGS, shape, rows)
 
@@ -132,5 +132,5 @@ def test_pixels_are_scaled_whatever_the_other_columns_are(column):
     batch = batch_of(1, space=space, discount=np.full((1, 8), 0.9, np.float32))
     other = Batch({**batch, column: batch[column].astype(np.float64)})
     apart = Batch({**batch, column: np.repeat(batch[column], 2, axis=1)[:, ::2]})
-    for found in (other, apart):
-        np.testing.assert_array_equal(agents.probe(found).td_error, agents.probe(batch).td_error)
+    for equal in (other, apart):
+        np.testing.assert_array_equal(agents.probe(equal).td_error, agents.probe(batch).td_error)

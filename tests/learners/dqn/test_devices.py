@@ -34,7 +34,7 @@ DEVICES = ["cpu:0", pytest.param("cuda", marks=pytest.mark.cuda)]
 """PyTorch on the processor, and the GPU; with the device "cpu" the compiled core computes most of them."""
 
 
-def made(name, device, seeds=SEEDS):
+def agents_of(name, device, seeds=SEEDS):
     space, changes = NETWORKS[name]
     changes = {"batch_size": 8, "learning_starts": 8, "target_period": 4, "learning_rate": 1e-4} | changes
     return DQN(device=device, **changes).agents(space, ACTIONS, seeds)
@@ -60,14 +60,14 @@ def close(left, right):
 @pytest.mark.parametrize("device", ["cpu", *DEVICES[1:]])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_learns_the_same_on_a_device(name, device):
-    reference, there = made(name, "cpu:0"), made(name, device)
+    reference, on_device = agents_of(name, "cpu:0"), agents_of(name, device)
     for batch in batches(name):
-        close(there.q_values(batch.obs), reference.q_values(batch.obs))
-        mine, theirs = there.update(batch), reference.update(batch)
-        close(mine.td_error, theirs.td_error)
-        close(mine.q, theirs.q)
-        close(there.target_q_values(batch.obs), reference.target_q_values(batch.obs))
-    assert not np.allclose(there.q_values(batch.obs), made(name, device).q_values(batch.obs), atol=1e-3)
+        close(on_device.q_values(batch.obs), reference.q_values(batch.obs))
+        mine, expected = on_device.update(batch), reference.update(batch)
+        close(mine.td_error, expected.td_error)
+        close(mine.q, expected.q)
+        close(on_device.target_q_values(batch.obs), reference.target_q_values(batch.obs))
+    assert not np.allclose(on_device.q_values(batch.obs), agents_of(name, device).q_values(batch.obs), atol=1e-3)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -75,14 +75,14 @@ def test_a_network_learns_the_same_on_a_device(name, device):
 def test_a_state_moves_between_devices_and_training_goes_on(name, device, tmp_path):
     """A run trained on a GPU can be watched and continued on the processor, and the other way round."""
     *before, last = batches(name)
-    trained = {"there": made(name, device), "here": made(name, "cpu:0")}
+    trained = {"there": agents_of(name, device), "here": agents_of(name, "cpu:0")}
     for agents in trained.values():
         for batch in before:
             agents.update(batch)
     for origin, other in (("there", "cpu:0"), ("here", device)):
         file = tmp_path / f"{origin}.npz"
         np.savez(file, **trained[origin].state())
-        again = made(name, other, seeds=[8, 9])
+        again = agents_of(name, other, seeds=[8, 9])
         again.restore(dict(np.load(file)))
         close(again.q_values(last.obs), trained[origin].q_values(last.obs))
         close(again.update(last).td_error, trained[origin].update(last).td_error)
@@ -92,27 +92,27 @@ def test_a_state_moves_between_devices_and_training_goes_on(name, device, tmp_pa
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_looking_at_a_batch_on_a_device_changes_nothing(name, device):
-    reference, there = made(name, "cpu:0"), made(name, device)
+    reference, on_device = agents_of(name, "cpu:0"), agents_of(name, device)
     (batch,) = batches(name, 1)
-    before = there.state()
-    found, wanted = there.probe(batch), reference.probe(batch)
-    close(found.td_error, wanted.td_error)
-    close(found.gradient, wanted.gradient)
-    for key, array in there.state().items():
+    before = on_device.state()
+    probe, wanted = on_device.probe(batch), reference.probe(batch)
+    close(probe.td_error, wanted.td_error)
+    close(probe.gradient, wanted.gradient)
+    for key, array in on_device.state().items():
         np.testing.assert_array_equal(array, before[key])
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_targets_and_averages_live_on_the_device(name, device):
-    agents = made(name, device)
+    agents = agents_of(name, device)
     assert isinstance(agents, ModuleAgents)
     (batch,) = batches(name, 1)
     agents.update(batch)
     agents.restore(agents.state())
     agents.update(batch)
-    for one in agents.learners:
-        kept = [part for state in one.optimizer.state.values() for part in state.values()]
-        assert kept
-        for tensor in (*one.online.state_dict().values(), *one.target.state_dict().values(), *kept):
+    for learner in agents.learners:
+        averages = [part for state in learner.optimizer.state.values() for part in state.values()]
+        assert averages
+        for tensor in (*learner.online.state_dict().values(), *learner.target.state_dict().values(), *averages):
             assert tensor.device.type == torch.device(device).type

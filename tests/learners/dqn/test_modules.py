@@ -72,23 +72,23 @@ def test_lazy_layers_draw_their_weights_from_the_seed():
         return nn.Sequential(nn.LazyLinear(12), nn.Tanh(), nn.LazyLinear(num_actions))
 
     learner, batch = settings(module=lazy), batch_of(1)
-    one, same, other = (learner.agents(BOX, ACTIONS, [seed]) for seed in (1, 1, 2))
-    first = [agents.update(batch).q for agents in (one, same, other)]
+    first_agents, same, other = (learner.agents(BOX, ACTIONS, [seed]) for seed in (1, 1, 2))
+    first = [agents.update(batch).q for agents in (first_agents, same, other)]
     np.testing.assert_array_equal(first[0], first[1])
     assert np.any(first[0] != first[2])
 
 
 def test_adam_moves_convolutions_as_pytorchs_plain_one_does():
     agents = on_device(settings(max_grad_norm=None), PIXELS, ACTIONS, [1])
-    one = agents.learners[0]
-    plain = copy.deepcopy(one.online)
-    reference = torch.optim.Adam(plain.parameters(), one.settings.learning_rate, fused=False, foreach=False)
+    learner = agents.learners[0]
+    plain = copy.deepcopy(learner.online)
+    reference = torch.optim.Adam(plain.parameters(), learner.settings.learning_rate, fused=False, foreach=False)
     for update in range(4):
         agents.update(batch_of(1, seed=update, space=PIXELS))
-        for mirror, parameter in zip(plain.parameters(), one.online.parameters(), strict=True):
+        for mirror, parameter in zip(plain.parameters(), learner.online.parameters(), strict=True):
             mirror.grad = parameter.grad.clone()
         reference.step()
-    for mirror, parameter in zip(plain.parameters(), one.online.parameters(), strict=True):
+    for mirror, parameter in zip(plain.parameters(), learner.online.parameters(), strict=True):
         torch.testing.assert_close(mirror, parameter, rtol=0, atol=1e-6)
 
 
@@ -106,10 +106,12 @@ class Shared(nn.Module):
 
 def test_a_shared_layer_is_averaged_once():
     agents = settings(module=Shared, tau=0.1, target_period=1).agents(BOX, ACTIONS, [0])
-    (one,) = agents.learners
-    old = copy.deepcopy(one.target)
+    (learner,) = agents.learners
+    old = copy.deepcopy(learner.target)
     agents.update(batch_of(1))
-    for before, now, online in zip(old.parameters(), one.target.parameters(), one.online.parameters(), strict=True):
+    for before, now, online in zip(
+        old.parameters(), learner.target.parameters(), learner.online.parameters(), strict=True
+    ):
         torch.testing.assert_close(now, before.lerp(online, 0.1))
 
 
@@ -119,18 +121,18 @@ def test_actions_may_be_small_integers():
         settings(module=mine).agents(BOX, spaces.Discrete(3, dtype=kind), [0]) for kind in (np.int8, np.int64)
     )
     batch = batch_of(1)
-    own = small.update(Batch(dict(batch) | {"action": batch.action.astype(np.int8)}))
-    np.testing.assert_array_equal(own.td_error, wide.update(batch).td_error)
+    small_update = small.update(Batch(dict(batch) | {"action": batch.action.astype(np.int8)}))
+    np.testing.assert_array_equal(small_update.td_error, wide.update(batch).td_error)
 
 
 def test_a_state_is_a_copy():
     agents = settings(module=mine).agents(BOX, ACTIONS, [1])
     state = agents.state()
-    kept = {name: array.copy() for name, array in state.items()}
+    before = {name: array.copy() for name, array in state.items()}
     agents.update(batch_of(1))
     for name, array in state.items():
-        np.testing.assert_array_equal(array, kept[name])
-    assert any(not np.array_equal(agents.state()[name], array) for name, array in kept.items())
+        np.testing.assert_array_equal(array, before[name])
+    assert any(not np.array_equal(agents.state()[name], array) for name, array in before.items())
 
 
 def test_initial_weights_come_from_the_seed_alone_and_pytorchs_generator_stays():
@@ -185,17 +187,17 @@ def test_a_module_that_gives_no_q_values_is_reported_before_training(module, sai
 
 def test_looking_at_a_module_leaves_no_trace():
     """Neither in its own statistics nor in PyTorch's generator, which dropout draws from."""
-    made = []
+    modules = []
 
     def module(space, num_actions):
-        made.append(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, num_actions)))
-        return made[0]
+        modules.append(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, num_actions)))
+        return modules[0]
 
     before = torch.random.get_rng_state()
     settings(module=module).agents(BOX, ACTIONS, [0])
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert not made[0].training, "it acts in evaluation mode"
-    assert made[0][1].num_batches_tracked == 0
+    assert not modules[0].training, "it acts in evaluation mode"
+    assert modules[0][1].num_batches_tracked == 0
 
 
 def test_dueling_values_are_the_states_value_plus_centred_advantages():
@@ -238,11 +240,11 @@ def test_a_network_that_draws_goes_on_bit_for_bit(before):
     again.restore(straight.state())
     batch = batch_of(2, seed=before)
     probe, generator = straight.probe(batch), torch.random.get_rng_state()
-    found = straight.update(batch)
+    expected = straight.update(batch)
     assert torch.equal(torch.random.get_rng_state(), generator)
-    np.testing.assert_array_equal(probe.td_error, found.td_error)
+    np.testing.assert_array_equal(probe.td_error, expected.td_error)
     torch.rand(3)
-    np.testing.assert_array_equal(again.update(batch).td_error, found.td_error)
+    np.testing.assert_array_equal(again.update(batch).td_error, expected.td_error)
     alike = settings(module=dropping).agents(BOX, ACTIONS, [1, 2])
     alike.restore(straight.state())
     for other in (7, 8):
@@ -274,16 +276,16 @@ def test_modules_that_seeds_would_share_are_refused(module):
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("make", "words"),
     [
         (nn.Flatten, "must have parameters that can be trained, but it has none"),
         (lambda: nn.Linear(4, 2).requires_grad_(False), "must have parameters that can be trained"),
         (lambda: Extra(4, 2), "must keep only tensors, .* but `_extra_state` is"),
     ],
 )
-def test_modules_that_cannot_learn_or_be_kept_are_refused(made, words):
+def test_modules_that_cannot_learn_or_be_kept_are_refused(make, words):
     with pytest.raises(ConfigError, match=words):
-        settings(module=lambda space, actions: made()).agents(BOX, ACTIONS, [3])
+        settings(module=lambda space, actions: make()).agents(BOX, ACTIONS, [3])
 
 
 def test_a_device_with_a_number_is_looked_at_too():

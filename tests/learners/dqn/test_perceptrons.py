@@ -95,10 +95,10 @@ def test_an_update_equals_the_one_by_hand(double, loss, kernels):
         np.testing.assert_allclose(update.loss[r], loss_value, rtol=1e-5)
         np.testing.assert_allclose(update.q[r], q, rtol=1e-4, atol=1e-6)
         after = blocks_of(core, core.online[r])
-        for old, new, found, gradient in zip(
+        for old, new, actual, gradient in zip(
             before[r], after, blocks_of(core, core.gradients[r]), gradients, strict=True
         ):
-            np.testing.assert_allclose(found, gradient, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(actual, gradient, rtol=1e-4, atol=1e-6)
             # Adam's first step is −λ·g / (|g| + ε)
             step = -learner.learning_rate * gradient / (np.abs(gradient) + 1e-8)
             clear = np.abs(gradient) > 1e-5
@@ -160,19 +160,19 @@ def pytorchs(optimizer):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
 def test_optimizers_equal_pytorchs(optimizer, kernels):
-    ours, start = optimized(optimizer, DQN.agents), optimized(optimizer, DQN.agents, updates=0).core.online
-    np.testing.assert_allclose(ours.core.online[0], pytorchs(optimizer), rtol=1e-4, atol=1e-5)
-    assert np.abs(ours.core.online - start).max() > 1e-3
+    by_core, start = optimized(optimizer, DQN.agents), optimized(optimizer, DQN.agents, updates=0).core.online
+    np.testing.assert_allclose(by_core.core.online[0], pytorchs(optimizer), rtol=1e-4, atol=1e-5)
+    assert np.abs(by_core.core.online - start).max() > 1e-3
 
 
 def test_a_gradient_without_variance_divides_by_epsilon():
     """Centred squares are the rounding of a difference then, which may lie below 0, where a root would be no number."""
     learner = replace(SETTINGS, hidden=(), loss="squared", learning_rate=1e-9, optimizer=RMSprop())
-    one = learner.agents(BOX, ACTIONS, [0])
+    population = learner.agents(BOX, ACTIONS, [0])
     for _ in range(400):
-        one.update(batch_of(1, 8, terminated=np.ones((1, 8), bool)))
-    assert (one.core.square - one.core.mean**2 < 0).any()
-    assert np.isfinite(one.core.online).all()
+        population.update(batch_of(1, 8, terminated=np.ones((1, 8), bool)))
+    assert (population.core.square - population.core.mean**2 < 0).any()
+    assert np.isfinite(population.core.online).all()
 
 
 @pytest.mark.parametrize("make", [DQN.agents, on_device], ids=["core", "PyTorch"])
@@ -193,7 +193,7 @@ def test_learning_rates_follow_the_progress_of_each_replica(make):
     assert np.abs(moved[0]).max() > 1e-3
     several.set_progress(0.5)
     if make is on_device:
-        assert [one.optimizer.param_groups[0]["lr"] for one in several.learners] == [5e-3] * 3
+        assert [learner_of_seed.optimizer.param_groups[0]["lr"] for learner_of_seed in several.learners] == [5e-3] * 3
     else:
         np.testing.assert_array_equal(several.core.learning_rates, np.float32([5e-3] * 3))
 
@@ -208,8 +208,8 @@ def test_initial_weights_are_uniform_by_the_layers_width_and_differ_by_seed():
 
 
 def test_termination_stops_the_bootstrap_and_truncation_does_not():
-    def errors(**given):
-        return apart(agents([1])).update(batch_of(1, **given)).td_error
+    def errors(**columns):
+        return apart(agents([1])).update(batch_of(1, **columns)).td_error
 
     yes, no = np.ones((1, 8), bool), np.zeros((1, 8), bool)
     going_on = errors(terminated=no, truncated=no)
@@ -221,22 +221,22 @@ def test_termination_stops_the_bootstrap_and_truncation_does_not():
 
 
 def test_an_n_step_batch_brings_its_own_discount():
-    one = apart(agents([1]))
-    state, batch = one.state(), batch_of(1, terminated=np.zeros((1, 8), bool))
-    usual = one.update(batch).td_error
-    one.restore(state)
-    np.testing.assert_array_equal(one.update(batch_of(1, discount=np.full((1, 8), 0.9, np.float32))).td_error, usual)
-    one.restore(state)
-    q = one.q_values(batch.obs)[0, np.arange(8), batch.action[0]]
-    none = one.update(batch_of(1, discount=np.zeros((1, 8), np.float32))).td_error
+    single = apart(agents([1]))
+    state, batch = single.state(), batch_of(1, terminated=np.zeros((1, 8), bool))
+    usual = single.update(batch).td_error
+    single.restore(state)
+    np.testing.assert_array_equal(single.update(batch_of(1, discount=np.full((1, 8), 0.9, np.float32))).td_error, usual)
+    single.restore(state)
+    q = single.q_values(batch.obs)[0, np.arange(8), batch.action[0]]
+    none = single.update(batch_of(1, discount=np.zeros((1, 8), np.float32))).td_error
     np.testing.assert_allclose(none[0], batch.reward[0] - q, rtol=1e-5, atol=1e-6)
 
 
 def test_a_row_of_weight_zero_teaches_nothing():
-    def after(**given):
-        one = agents([1])
-        one.update(batch_of(1, **given))
-        return one.core.online.copy()
+    def after(**columns):
+        single = agents([1])
+        single.update(batch_of(1, **columns))
+        return single.core.online.copy()
 
     weight = np.ones((1, 8), np.float32)
     weight[0, 3] = 0.0
@@ -248,58 +248,58 @@ def test_a_row_of_weight_zero_teaches_nothing():
 
 @pytest.mark.parametrize("tau", [1.0, 0.25])
 def test_the_target_network_moves_every_period_of_updates(tau):
-    one = agents([0, 1], target_period=3, tau=tau)
-    kept = one.core.target.copy()
+    pair = agents([0, 1], target_period=3, tau=tau)
+    expected = pair.core.target.copy()
     for update in range(1, 10):
-        one.update(batch_of(2, seed=update))
+        pair.update(batch_of(2, seed=update))
         if update % 3 == 0:
-            kept = kept + np.float32(tau) * (one.core.online - kept)
-        np.testing.assert_allclose(one.core.target, kept, rtol=1e-6, atol=1e-7)
-        assert tau < 1.0 or np.array_equal(one.core.target, one.core.online) == (update % 3 == 0)
-    assert one.updates == 9
+            expected = expected + np.float32(tau) * (pair.core.online - expected)
+        np.testing.assert_allclose(pair.core.target, expected, rtol=1e-6, atol=1e-7)
+        assert tau < 1.0 or np.array_equal(pair.core.target, pair.core.online) == (update % 3 == 0)
+    assert pair.updates == 9
 
 
 def test_a_bound_on_the_gradient_holds_for_each_replica():
     free, bound = (agents([1, 2], max_grad_norm=m, loss="squared") for m in (None, 1e-3))
     batch = batch_of(2)
     batch.reward[1] *= 50
-    for one in (free, bound):
-        one.update(batch)
+    for each in (free, bound):
+        each.update(batch)
     norms = np.linalg.norm(free.core.gradients, axis=1)
     assert norms[1] > 10 * norms[0] > 0.1
     np.testing.assert_allclose(np.linalg.norm(bound.core.gradients, axis=1), 1e-3, rtol=1e-2)
 
 
 def test_targets_stay_in_their_range():
-    one = agents([1], target_range=(-0.5, 0.25))
-    seen = one.update(batch_of(1))
+    single = agents([1], target_range=(-0.5, 0.25))
+    seen = single.update(batch_of(1))
     y = seen.td_error + seen.q
     assert y.min() == pytest.approx(-0.5)
     assert y.max() == pytest.approx(0.25)
 
 
 def test_many_rows_are_valued_as_one_by_one():
-    one = agents([0, 1], dueling=True)
+    pair = agents([0, 1], dueling=True)
     obs = np.random.default_rng(0).normal(size=(2, 300, 4)).astype(np.float32)
-    singly = np.concatenate([one.q_values(obs[:, i : i + 1]) for i in range(300)], axis=1)
-    np.testing.assert_allclose(one.q_values(obs), singly, rtol=1e-5, atol=1e-6)
+    singly = np.concatenate([pair.q_values(obs[:, i : i + 1]) for i in range(300)], axis=1)
+    np.testing.assert_allclose(pair.q_values(obs), singly, rtol=1e-5, atol=1e-6)
 
 
 def test_action_values_take_any_box():
-    one = agents([0, 1], spaces.Box(0, 255, (3, 4), np.uint8))
+    pair = agents([0, 1], spaces.Box(0, 255, (3, 4), np.uint8))
     obs = np.arange(2 * 5 * 12, dtype=np.uint8).reshape(2, 5, 3, 4)
-    assert one.q_values(obs).shape == (2, 5, 3)
-    np.testing.assert_array_equal(one.q_values(obs), one.q_values(obs.astype(np.float64)))
+    assert pair.q_values(obs).shape == (2, 5, 3)
+    np.testing.assert_array_equal(pair.q_values(obs), pair.q_values(obs.astype(np.float64)))
 
 
 def test_an_invalid_action_raises_before_anything_changes():
-    one = agents([1])
-    state = one.state()
+    single = agents([1])
+    state = single.state()
     for wrong in (3, -1):
         message = f"an action must be from 0 to 2, but the batch holds {wrong}"
         with pytest.raises(ConfigError, match=re.escape(message)):
-            one.update(batch_of(1, action=np.full((1, 8), wrong)))
-    for name, array in one.state().items():
+            single.update(batch_of(1, action=np.full((1, 8), wrong)))
+    for name, array in single.state().items():
         np.testing.assert_array_equal(array, state[name])
 
 

@@ -73,7 +73,7 @@ def test_the_agent_acts_on_the_stacks_it_later_learns_from_and_each_frame_is_sto
 
 def test_how_frames_are_stored_changes_no_number():
     """The same run with whole stacks in the buffer and with single frames."""
-    rows = [run(transforms=one, log_every=10).columns for one in ([], [STACK])]
+    rows = [run(transforms=transforms, log_every=10).columns for transforms in ([], [STACK])]
     np.testing.assert_array_equal(rows[0]["metric"], rows[1]["metric"])
     np.testing.assert_array_equal(rows[0]["value"], rows[1]["value"])
 
@@ -135,9 +135,9 @@ class TestHeldOutStates:
                 seen.append(obs)
                 return obs.sum(-1, keepdims=True) * np.array([1.0, 2.0])
 
-        both, one = HeldOut(corridor.ENV_ID, [4, 2], 5), HeldOut(corridor.ENV_ID, [2], 5)
+        both, alone = HeldOut(corridor.ENV_ID, [4, 2], 5), HeldOut(corridor.ENV_ID, [2], 5)
         values = both(Agents(), [2, 4])
-        np.testing.assert_array_equal(one(Agents(), [2]), values[:1])
+        np.testing.assert_array_equal(alone(Agents(), [2]), values[:1])
         np.testing.assert_array_equal(seen[0][:1], seen[1])
         assert seen[0].shape == (2, 5, 2)
         np.testing.assert_allclose(values, 2.0 * seen[0].sum(-1).mean(-1))

@@ -12,7 +12,7 @@ PIXELS = spaces.Box(0, 255, (2, 30, 26), np.uint8)
 CONVOLUTIONS = {"pixel_network": "data_efficient", "learning_rate": 1e-3}
 NETWORKS = {
     **{name: (BOX, 60, test_perceptrons.agents, changes) for name, changes in test_perceptrons.VARIANTS.items()},
-    **{f"module, {name}": (BOX, 30, test_modules.agents, one) for name, one in test_modules.VARIANTS.items()},
+    **{f"module, {name}": (BOX, 30, test_modules.agents, variant) for name, variant in test_modules.VARIANTS.items()},
     "filters": (test_filters.BOX, 20, test_filters.agents, {"learning_rate": 1e-2}),
     "pixels": (PIXELS, 5, test_convolutions.agents, CONVOLUTIONS),
     "pixels, PyTorch": (PIXELS, 5, test_convolutions.agents, CONVOLUTIONS | {"device": "cpu:0"}),
@@ -33,10 +33,10 @@ def test_replicas_learn_as_if_alone(network):
     for update in range(updates):
         batch = batch_of(3, seed=update, space=space)
         seen = together.update(batch)
-        for r, one in enumerate(alone):
-            np.testing.assert_array_equal(seen.td_error[r], one.update(part(batch, r)).td_error[0])
+        for r, single in enumerate(alone):
+            np.testing.assert_array_equal(seen.td_error[r], single.update(part(batch, r)).td_error[0])
     for name, array in together.weights().items():
-        np.testing.assert_array_equal(array, np.concatenate([one.weights()[name] for one in alone]))
+        np.testing.assert_array_equal(array, np.concatenate([single.weights()[name] for single in alone]))
 
 
 @pytest.mark.parametrize("before", [0, 6])

@@ -33,8 +33,8 @@ def explicit(learner, online, target, batch):
 
     best = (online(batch.next_obs) if learner.double else target(batch.next_obs)).argmax(-1)
     y = batch.reward + learner.gamma * ~batch.terminated * chosen(target(batch.next_obs), best)
-    ours, theirs = (chosen(q(batch.obs), batch.action) for q in (online, target))
-    return loss(learner.loss, y - ours) - loss(learner.loss, y - theirs)
+    q_online, q_target = (chosen(q(batch.obs), batch.action) for q in (online, target))
+    return loss(learner.loss, y - q_online) - loss(learner.loss, y - q_target)
 
 
 def losses(batch):
@@ -64,10 +64,10 @@ def test_it_is_the_explicit_difference(module, kind, double):
     wanted = explicit(learner, still.q_values, still.target_q_values, batch)
     np.testing.assert_array_equal(as_online.target_q_values(batch.obs), agents.q_values(batch.obs))
     old = target_values(agents, batch)
-    found = reducible_loss(agents, agents.update(batch), old)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6 * losses(batch))
-    assert (found < 0).any()
-    assert (found > 0.01).any()
+    difference = reducible_loss(agents, agents.update(batch), old)
+    np.testing.assert_allclose(difference, wanted, rtol=0, atol=1e-6 * losses(batch))
+    assert (difference < 0).any()
+    assert (difference > 0.01).any()
 
 
 def test_looking_at_the_target_network_changes_nothing():
@@ -80,30 +80,30 @@ def test_looking_at_the_target_network_changes_nothing():
 @pytest.fixture
 def fed(monkeypatch):
     """Return the feedback to the buffer in a training run, and its updates."""
-    given, updates, write = [], [], ReplayBuffer.update_priorities
+    fed_values, updates, write = [], [], ReplayBuffer.update_priorities
 
     def update_priorities(self, ids, td_error=None, **more):
-        given.append(np.array(td_error))
+        fed_values.append(np.array(td_error))
         return write(self, ids, td_error, **more)
 
     make = DQN.agents
 
     def agents(self, *args):
-        made = make(self, *args)
-        update = made.update
+        population = make(self, *args)
+        update = population.update
 
         def watched(batch):
             twin = make(self, *args)
-            twin.restore(made.state())
+            twin.restore(population.state())
             updates.append((explicit(self, twin.q_values, twin.target_q_values, batch), seen := update(batch)))
             return seen
 
-        made.update = watched
-        return made
+        population.update = watched
+        return population
 
     monkeypatch.setattr(ReplayBuffer, "update_priorities", update_priorities)
     monkeypatch.setattr(DQN, "agents", agents)
-    return given, updates
+    return fed_values, updates
 
 
 @dataclass(frozen=True)
@@ -128,22 +128,22 @@ SAMPLERS = [ReLo(), Mixture((Uniform(), ReLo())), Reducible()]
         (network, SAMPLERS[1]),
         *(pytest.param(network, SAMPLERS[k], marks=pytest.mark.slow) for k in (0, 2)),
     ],
-    ids=lambda one: "perceptron" if one is None else "module" if one is network else str(one),
+    ids=lambda value: "perceptron" if value is None else "module" if value is network else str(value),
 )
 def test_training_feeds_it(fed, sampler, module):
     learner = replace(SETTINGS, module=module, learning_rate=1e-2)
     train("CartPole-v1", learner, sampler, [3, 4], 45, eval_every=None)
-    given, updates = fed
-    assert len(given) == len(updates) == 26
-    for values, (wanted, _) in zip(given, updates, strict=True):
+    fed_values, updates = fed
+    assert len(fed_values) == len(updates) == 26
+    for values, (wanted, _) in zip(fed_values, updates, strict=True):
         np.testing.assert_allclose(values, wanted, rtol=1e-6, atol=2e-6)
-    assert any((values < 0).any() for values in given)
+    assert any((values < 0).any() for values in fed_values)
 
 
 def test_other_samplers_are_fed_td_errors(fed):
     train("CartPole-v1", SETTINGS, Prioritized(), [3, 4], 60, eval_every=None)
-    given, updates = fed
-    for values, (_, seen) in zip(given, updates, strict=True):
+    fed_values, updates = fed
+    for values, (_, seen) in zip(fed_values, updates, strict=True):
         assert isinstance(seen, Update)
         np.testing.assert_array_equal(values, seen.td_error)
 

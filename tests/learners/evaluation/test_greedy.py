@@ -46,10 +46,10 @@ def test_equals_greedy_episodes_in_the_single_environment():
 
 
 def test_a_seed_plays_the_same_episodes_in_any_population():
-    both, one = (agents(DQN(), 4, seeds) for seeds in (SEEDS, SEEDS[1:]))
+    both, single = (agents(DQN(), 4, seeds) for seeds in (SEEDS, SEEDS[1:]))
     evaluation = GreedyEvaluation("CartPole-v1", 4)
     for part in range(3):
-        together, alone = evaluation(both, SEEDS, part), evaluation(one, SEEDS[1:], part)
+        together, alone = evaluation(both, SEEDS, part), evaluation(single, SEEDS[1:], part)
         np.testing.assert_allclose(np.array(together)[:, 1], np.array(alone)[:, 0])
 
 
@@ -113,13 +113,13 @@ def test_games_are_played_whole_for_unclipped_rewards_without_noise():
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
     game, firing, seeds = "AssaultNoFrameskip-v4", 2, [4]
-    whole = {"screen_size": 21, "noop_max": 3}
-    training = whole | {"clip_rewards": True, "episodic_life": True}
-    expected = GreedyEvaluation(game, 1, env_options=whole)(Doing(firing), seeds, 1)
+    complete = {"screen_size": 21, "noop_max": 3}
+    training = complete | {"clip_rewards": True, "episodic_life": True}
+    expected = GreedyEvaluation(game, 1, env_options=complete)(Doing(firing), seeds, 1)
     assert expected[0].min() > 30
     for env_id, options in ((game, training), ("replaylab/NoisyRewards-v0", {"env": game, "scale": 2.0, **training})):
-        found = GreedyEvaluation(env_id, 1, env_options=options)(Doing(firing), seeds, 1)
-        np.testing.assert_array_equal(found, expected)
+        actual = GreedyEvaluation(env_id, 1, env_options=options)(Doing(firing), seeds, 1)
+        np.testing.assert_array_equal(actual, expected)
         one_life = make_vector_env(env_id, 1, **options)
         one_life.reset(seed=0)
         steps = next(t for t in range(1, 1_000) if one_life.step(np.array([firing]))[2][0])
@@ -128,7 +128,7 @@ def test_games_are_played_whole_for_unclipped_rewards_without_noise():
 
 @pytest.mark.parametrize("env_id", ["Breakout-v5", "replaylab/NoisyRewards-v0"])
 def test_games_of_envpool_are_asked_for_whole_and_unclipped(env_id, monkeypatch):
-    made = []
+    pools = []
 
     class Pool:
         observation_space, action_space = Standing.observation_space, Standing.action_space
@@ -136,7 +136,7 @@ def test_games_of_envpool_are_asked_for_whole_and_unclipped(env_id, monkeypatch)
         def __init__(self, task_id, num_envs, max_episode_steps=2**31 - 1, **options):
             assert task_id == "Breakout-v5"
             assert "scale" not in options
-            made.append(options)
+            pools.append(options)
             self.num_envs, self.limit, self.steps = num_envs, max_episode_steps, 0
             self.config = {"max_episode_steps": max_episode_steps}
 
@@ -156,6 +156,6 @@ def test_games_of_envpool_are_asked_for_whole_and_unclipped(env_id, monkeypatch)
     options |= {"env": "Breakout-v5", "scale": 0.0} if "Noisy" in env_id else {}
     for limit, length in ((None, 1_000), (-1, 1_000), (2_700, 2_700)):
         limited = options | {"max_episode_steps": limit}
-        found = GreedyEvaluation(env_id, 1, max_steps=1_000, env_options=limited)(Doing(0), [2], 0)
-        assert np.ravel(found).tolist() == [-length, length]
-    assert {(one["reward_clip"], one["episodic_life"], one["noop_max"]) for one in made} == {(False, False, 1)}
+        evaluated = GreedyEvaluation(env_id, 1, max_steps=1_000, env_options=limited)(Doing(0), [2], 0)
+        assert np.ravel(evaluated).tolist() == [-length, length]
+    assert {(pool["reward_clip"], pool["episodic_life"], pool["noop_max"]) for pool in pools} == {(False, False, 1)}

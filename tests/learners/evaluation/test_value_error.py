@@ -118,8 +118,8 @@ def test_episodes_end_apart_and_each_has_its_own(seed):
     options = {"total_episodes": 12, "eval_every": 4, "value_error": True}
     together = train(ROOMS, QLearning(gamma=0.5), Uniform(), [0, 1], **options)
     alone = train(ROOMS, QLearning(gamma=0.5), Uniform(), [seed], **options)
-    for ours, theirs in zip(together.of("eval/value_error", seed), alone.of("eval/value_error"), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for column, expected in zip(together.of("eval/value_error", seed), alone.of("eval/value_error"), strict=True):
+        np.testing.assert_array_equal(column, expected)
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "replaylab/BitFlip-v0"])

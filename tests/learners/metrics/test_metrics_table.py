@@ -16,10 +16,10 @@ ROWS = ((0, 10, "eval/mean_reward", 1.0), (3, 10, "eval/mean_reward", 2.0), (3, 
 
 
 def test_rows_of_one_metric_of_all_seeds_or_of_one():
-    found = table(*ROWS)
-    assert [each.tolist() for each in found.of("eval/mean_reward")] == [[10, 10], [1.0, 2.0]]
-    assert [each.tolist() for each in found.of("own/entropy", seed=3)] == [[20], [0.5]]
-    assert [each.tolist() for each in found.of("own/entropy", seed=0)] == [[], []]
+    metrics = table(*ROWS)
+    assert [each.tolist() for each in metrics.of("eval/mean_reward")] == [[10, 10], [1.0, 2.0]]
+    assert [each.tolist() for each in metrics.of("own/entropy", seed=3)] == [[20], [0.5]]
+    assert [each.tolist() for each in metrics.of("own/entropy", seed=0)] == [[], []]
 
 
 @pytest.mark.parametrize("rows", [(), ROWS])
@@ -55,17 +55,17 @@ def test_visits_that_were_not_counted():
 
 
 def test_visits_of_one_state_have_one_name():
-    found = table(*VISITS)
-    assert found.of("visits/11", seed=0)[1].tolist() == [11.0]
+    metrics = table(*VISITS)
+    assert metrics.of("visits/11", seed=0)[1].tolist() == [11.0]
     said = r"got 'visits/00011'; did you mean `visits/11`\? Recorded: visits/\{state\}$"
     with pytest.raises(ConfigError, match=said):
-        found.of("visits/00011")
+        metrics.of("visits/00011")
     with pytest.raises(ConfigError, match=r"got 'visits/5'; did you mean `visits/"):
-        found.of("visits/5")
+        metrics.of("visits/5")
 
 
-@pytest.mark.parametrize("given", [{"metric": None}, {"seed": [1, 2]}, {"seed": True}])
-def test_invalid_names_and_seeds_are_refused(given):
+@pytest.mark.parametrize("arguments", [{"metric": None}, {"seed": [1, 2]}, {"seed": True}])
+def test_invalid_names_and_seeds_are_refused(arguments):
     table = Metrics({name: np.zeros(1) for name in ("seed", "step", "metric", "value")})
-    with pytest.raises(ConfigError, match=f"`{next(iter(given))}` must be"):
-        table.of(**{"metric": "train/loss"} | given)
+    with pytest.raises(ConfigError, match=f"`{next(iter(arguments))}` must be"):
+        table.of(**{"metric": "train/loss"} | arguments)

@@ -10,14 +10,14 @@ from replaylab.learners.metrics import METRICS, REGISTRY, Metric, MetricsRegistr
 
 
 def test_every_metric_has_a_unique_name_and_a_description():
-    names = [one.name for one in METRICS]
+    names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
-    assert len({one.title for one in METRICS}) == len(METRICS)
-    for one in METRICS:
-        assert one.name.count("/") == 1
-        assert one.title
-        assert one.unit
-        assert one.meaning
+    assert len({metric.title for metric in METRICS}) == len(METRICS)
+    for metric in METRICS:
+        assert metric.name.count("/") == 1
+        assert metric.title
+        assert metric.unit
+        assert metric.meaning
 
 
 def test_a_family_is_found_by_its_number():
@@ -30,9 +30,9 @@ def test_a_family_is_found_by_its_number():
 
 
 def test_metrics_of_ones_own_stand_beside_the_librarys():
-    own = MetricsRegistry([Metric("train/entropy", "Entropy", "nats", "of the policy")])
-    assert own["train/entropy"].unit == "nats"
-    assert "eval/mean_reward" in own
+    registry = MetricsRegistry([Metric("train/entropy", "Entropy", "nats", "of the policy")])
+    assert registry["train/entropy"].unit == "nats"
+    assert "eval/mean_reward" in registry
     assert "train/entropy" not in REGISTRY
 
 
@@ -68,8 +68,11 @@ def test_one_metric_may_be_listed_twice():
 
 
 def test_metrics_are_found_by_when_they_are_recorded():
-    assert [one.name for one in taken("episode") if one.needs != "trace_every"] == ["rollout/ep_rew", "rollout/ep_len"]
-    assert all(one.name.startswith("replay/") and one.needs == "measure_every" for one in taken("measures"))
+    assert [metric.name for metric in taken("episode") if metric.needs != "trace_every"] == [
+        "rollout/ep_rew",
+        "rollout/ep_len",
+    ]
+    assert all(metric.name.startswith("replay/") and metric.needs == "measure_every" for metric in taken("measures"))
 
 
 def test_reading_it_needs_no_training_code():

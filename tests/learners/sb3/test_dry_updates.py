@@ -32,7 +32,7 @@ class Probing(Hook):
         self.batch = Batch(dict(run.replay.as_batch(ids)) | {"weight": weight})
         self.model = run.agents.model
         before = torch.get_rng_state()
-        networks = [one.detach().clone() for one in self.model.policy.state_dict().values()]
+        networks = [parameter.detach().clone() for parameter in self.model.policy.state_dict().values()]
         self.probe = run.agents.probe(self.batch)
         self.untouched = (torch.get_rng_state() == before).all() and all(
             (a == b).all() for a, b in zip(networks, self.model.policy.state_dict().values(), strict=True)
@@ -59,12 +59,12 @@ def first_draw(hook):
 def check(hook, target, values, loss, optimizer):
     """Hold a probe against targets (B, 1), values of each critic (B, 1), and a loss of each row."""
     weight = torch.from_numpy(hook.batch.weight[0])[:, None]
-    total = sum((weight * loss(one, target, reduction="none")).mean() for one in values)
+    total = sum((weight * loss(value, target, reduction="none")).mean() for value in values)
     optimizer.zero_grad()
     total.backward()
-    parts = [one.grad.reshape(-1).clone() for group in optimizer.param_groups for one in group["params"]]
+    parts = [parameter.grad.reshape(-1).clone() for group in optimizer.param_groups for parameter in group["params"]]
     optimizer.zero_grad()
-    apart = torch.cat([target - one for one in values], 1).detach().numpy()
+    apart = torch.cat([target - value for value in values], 1).detach().numpy()
     sizes = np.abs(apart).mean(1)
     np.testing.assert_allclose(np.abs(hook.probe.td_error[0]), sizes, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(np.sign(hook.probe.td_error[0]), np.sign(apart.mean(1)))
@@ -151,13 +151,13 @@ def test_measures_of_networks_are_taken():
         settings = {"measure_every": 200, "transforms": [NStep(2, gamma=0.99)]}
         arguments = PENDULUM | {"train_freq": 4}
         _, taken[type(sampler)] = probed("TD3", "Pendulum-v1", arguments, sampler, 400, **settings)
-    names = [{name.removeprefix("replay/") for name in one.columns["metric"]} for one in taken.values()]
+    names = [{name.removeprefix("replay/") for name in metrics.columns["metric"]} for metrics in taken.values()]
     assert names[0] & names[1] >= OF_NETWORKS
     assert "td_error_gap" in names[1] - names[0]  # nothing is fed back to uniform draws
-    uniform, ours = (one.of("replay/td_error_percentile", seed=3)[1][-1] for one in taken.values())
-    assert uniform < 53 < ours - 3
-    for one in taken.values():
-        assert np.isfinite(one.columns["value"]).all()
+    uniform, percentile = (metrics.of("replay/td_error_percentile", seed=3)[1][-1] for metrics in taken.values())
+    assert uniform < 53 < percentile - 3
+    for metrics in taken.values():
+        assert np.isfinite(metrics.columns["value"]).all()
 
 
 def test_stacks_of_observations():

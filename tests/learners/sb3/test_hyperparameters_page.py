@@ -66,10 +66,10 @@ def batches(count, rows=8):
         ended = rng.random(rows) < 0.3
         columns = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs, "terminated": ended}
         columns |= {"truncated": np.zeros(rows, bool), "weight": np.ones(rows, np.float32), "id": np.arange(rows)}
-        flat = (torch.as_tensor(np.asarray(one)[:, None]) for one in (action, ended.astype(np.float32), reward))
+        flat = (torch.as_tensor(np.asarray(column)[:, None]) for column in (action, ended.astype(np.float32), reward))
         actions, dones, rewards = flat
-        theirs = ReplayBufferSamples(torch.as_tensor(obs), actions, torch.as_tensor(next_obs), dones, rewards)
-        yield Batch({name: column[None] for name, column in columns.items()}), theirs
+        samples = ReplayBufferSamples(torch.as_tensor(obs), actions, torch.as_tensor(next_obs), dones, rewards)
+        yield Batch({name: column[None] for name, column in columns.items()}), samples
 
 
 def both(learner=None, steps=10, **changes):
@@ -78,11 +78,11 @@ def both(learner=None, steps=10, **changes):
     model = theirs_of(**changes)
     model.set_logger(Logger(None, []))
     agents = agents_of(model, ours_of(**changes) if learner is None else learner)
-    for ours, theirs in batches(steps):
+    for our_batch, their_batch in batches(steps):
         model._on_step()
-        model.replay_buffer.sample = lambda *_, one=theirs, **__: one
+        model.replay_buffer.sample = lambda *_, samples=their_batch, **__: samples
         model.train(1, 8)
-        agents.update(ours)
+        agents.update(our_batch)
     return agents, model
 
 
@@ -149,12 +149,12 @@ def watched(steps, **changes):
 )
 def test_updates_targets_and_exploration_come_when_theirs_do(changes):
     changes |= {"exploration_fraction": 0.5, "learning_rate": 1e-3}
-    theirs, ours, learner = watched(120, **changes), Watch(), ours_of(**changes)
-    train(TrainingConfig("CartPole-v1", learner, Uniform(), 120, eval_every=None), [0], hooks=[ours])
-    assert ours.updates == theirs.updates
-    np.testing.assert_allclose(ours.epsilon, theirs.epsilon, rtol=1e-12)
-    assert set(np.diff(ours.moves)) == {learner.target_period} == set(np.diff(theirs.moves))
-    assert theirs.moves[0] < learner.target_period
+    expected, watch, learner = watched(120, **changes), Watch(), ours_of(**changes)
+    train(TrainingConfig("CartPole-v1", learner, Uniform(), 120, eval_every=None), [0], hooks=[watch])
+    assert watch.updates == expected.updates
+    np.testing.assert_allclose(watch.epsilon, expected.epsilon, rtol=1e-12)
+    assert set(np.diff(watch.moves)) == {learner.target_period} == set(np.diff(expected.moves))
+    assert expected.moves[0] < learner.target_period
 
 
 def test_defaults_and_names_on_the_page():

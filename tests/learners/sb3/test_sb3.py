@@ -48,7 +48,7 @@ class Seen(Hook):
         self.next_draws = np.random.random(), torch.rand(1).item()  # noqa: NPY002 - the algorithm's own streams
 
     def _weights(self, run):
-        return [one.detach().numpy().copy() for one in run.agents.model.policy.parameters()]
+        return [parameter.detach().numpy().copy() for parameter in run.agents.model.policy.parameters()]
 
 
 def run(algorithm, env_id, arguments, sampler, steps, seed=3, **settings):
@@ -78,8 +78,8 @@ def test_a_uniform_run_is_the_librarys_own(algorithm, env_id, arguments, steps):
     assert returns.tolist() == monitor.get_episode_rewards()
     assert ends.tolist() == np.cumsum(monitor.get_episode_lengths()).tolist()
     assert metrics.of("rollout/ep_len", seed=3)[1].tolist() == monitor.get_episode_lengths()
-    for one, other in zip(seen.last, bare.policy.parameters(), strict=True):
-        assert (one == other.detach().numpy()).all()
+    for last, other in zip(seen.last, bare.policy.parameters(), strict=True):
+        assert (last == other.detach().numpy()).all()
     assert metrics.of("eval/mean_reward", seed=3)[0].tolist() == [steps // 2, steps]
     assert seen.updates == bare._n_updates > 0
 
@@ -87,14 +87,16 @@ def test_a_uniform_run_is_the_librarys_own(algorithm, env_id, arguments, steps):
 def test_seeds_are_paired_across_samplers():
     """The same first weights, first state and warm-up actions; then as many random numbers, drawn in the same order."""
     algorithm, env_id, arguments = CARTPOLE
-    ours = [run(algorithm, env_id, arguments, one, 120)[1] for one in (Uniform(), Prioritized(beta=0.4))]
+    per_sampler = [run(algorithm, env_id, arguments, sampler, 120)[1] for sampler in (Uniform(), Prioritized(beta=0.4))]
     other = run(algorithm, env_id, arguments, Uniform(), 120, seed=4)[1]
-    assert all((a == b).all() for a, b in zip(ours[0].first, ours[1].first, strict=True))
-    assert not all((a == b).all() for a, b in zip(ours[0].first, other.first, strict=True))
-    assert not all((a == b).all() for a, b in zip(ours[0].last, ours[1].last, strict=True))
-    assert ours[0].next_draws == ours[1].next_draws
+    assert all((a == b).all() for a, b in zip(per_sampler[0].first, per_sampler[1].first, strict=True))
+    assert not all((a == b).all() for a, b in zip(per_sampler[0].first, other.first, strict=True))
+    assert not all((a == b).all() for a, b in zip(per_sampler[0].last, per_sampler[1].last, strict=True))
+    assert per_sampler[0].next_draws == per_sampler[1].next_draws
     warm = arguments["learning_starts"]
-    for (obs, action, _), (obs_too, action_too, _) in zip(*(one.steps[:warm] for one in ours), strict=True):
+    for (obs, action, _), (obs_too, action_too, _) in zip(
+        *(metrics.steps[:warm] for metrics in per_sampler), strict=True
+    ):
         assert (obs == obs_too).all()
         assert action == action_too
 
@@ -162,7 +164,7 @@ def test_arguments_that_stand_for_objects():
 
 class TestRefused:
     @pytest.mark.parametrize(
-        ("given", "message"),
+        ("settings", "message"),
         [
             ({"algorithm": "SCA"}, r"`algorithm` must be DQN, .*CrossQ or a custom \"module:Class\", but got 'SCA'"),
             ({"algorithm": "stable_baselines3:PPO"}, "must be an off-policy algorithm"),
@@ -183,9 +185,9 @@ class TestRefused:
             ({"algorithm": "SAC", "arguments": {"gamma": "a"}}, r"`arguments.gamma` must be in \[0, 1\], but got 'a'"),
         ],
     )
-    def test_settings(self, given, message):
+    def test_settings(self, settings, message):
         with pytest.raises(ConfigError, match=message):
-            SB3(**{"algorithm": "DQN"} | given)
+            SB3(**{"algorithm": "DQN"} | settings)
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -217,7 +219,7 @@ class TestRefused:
             TrainingConfig("CartPole-v1", SB3("DQN"), Queue(), 50, transforms=[Sequence(3, overlap=0)])
 
     def test_without_the_library(self, monkeypatch):
-        for name in [one for one in sys.modules if one.startswith("replaylab.integrations.sb3")]:
+        for name in [module for module in sys.modules if module.startswith("replaylab.integrations.sb3")]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "stable_baselines3", None)
         with pytest.raises(MissingExtraError, match=r'^[^\n]* Run: pip install "replaylab\[sb3\]"$'):

@@ -52,8 +52,8 @@ def test_a_seed_learns_from_what_another_one_drew(of, tmp_path):
     _, replayed = trained(of, Tape(str(path), shift=1), SEEDS)
     np.testing.assert_array_equal(replayed, np.roll(recorded, -1, axis=0))
     assert not (replayed == recorded).all(axis=(1, 2)).any()
-    again, own = trained(of, Tape(str(path)), SEEDS)
-    np.testing.assert_array_equal(own, recorded)
+    again, drawn_alone = trained(of, Tape(str(path)), SEEDS)
+    np.testing.assert_array_equal(drawn_alone, recorded)
     first, _ = trained(of, Tape(str(path)), SEEDS[:1])  # seeds of one tape do not touch each other
     for metric in ("rollout/ep_rew", "train/critic_loss" if of is TD3 else "train/loss"):
         np.testing.assert_array_equal(again.of(metric, seed=3), first.of(metric, seed=3))

@@ -205,8 +205,8 @@ def test_actions_of_an_unsigned_type_learn_online(dtype, start):
         rng = np.random.default_rng(0)
         for _ in range(20):
             step = make_step(rng, 2)
-            ours = {name: (getattr(step, name) + start).astype(kind) for name in ("action", "next_action")}
-            agents.observe(replace(step, terminated=rng.random(2) < 0.3, where=np.ones(2, bool), **ours))
+            actions = {name: (getattr(step, name) + start).astype(kind) for name in ("action", "next_action")}
+            agents.observe(replace(step, terminated=rng.random(2) < 0.3, where=np.ones(2, bool), **actions))
         learned.append(agents.q.copy())
     np.testing.assert_array_equal(*learned)
     assert np.abs(learned[0]).sum() > 0

@@ -42,11 +42,11 @@ def config(learner=None, steps=90, env_id="CartPole-v1", **settings):
 
 @pytest.fixture
 def registered():
-    made = {"Shaky-v0": shaky, "Spoilt-v0": lambda **options: Spoilt(gym.make("CartPole-v1", **options))}
-    for name, entry in made.items():
+    entries = {"Shaky-v0": shaky, "Spoilt-v0": lambda **options: Spoilt(gym.make("CartPole-v1", **options))}
+    for name, entry in entries.items():
         gym.register(name, entry_point=entry)
     yield
-    for name in made:
+    for name in entries:
         del gym.registry[name]
 
 
@@ -86,9 +86,9 @@ def test_each_seed_is_a_separate_run():
         assert dict(zip(ends.tolist(), returns.tolist(), strict=True)) == played(seed, 90)
         assert metrics.of("eval/mean_reward", seed=seed)[0].tolist() == [30, 60, 90]
         assert metrics.of("train/updates", seed=seed)[1].tolist() == [40.0, 80.0]
-    turns = [one for one in heard.events if one[0] == "turn"]
+    turns = [event for event in heard.events if event[0] == "turn"]
     assert turns == [("turn", step, step) for _ in range(2) for step in range(1, 91)]  # after the learning, to the end
-    assert [one for one in heard.events if one[0] != "turn"] == [
+    assert [event for event in heard.events if event[0] != "turn"] == [
         ("begin", [4], 0),
         ("end", [4], [True]),
         ("begin", [2], 0),

@@ -87,13 +87,15 @@ def test_every_measure_is_taken_at_every_look_and_repeats_itself():
 def test_replicas_are_measured_as_if_alone():
     both, alone = run(Combined(), measure_every=EVERY), run(Combined(), seeds=[1], measure_every=EVERY)
     for name in NAMES:
-        theirs, ours = both.of(f"replay/{name}", seed=1), alone.of(f"replay/{name}")
-        np.testing.assert_allclose(theirs[1], ours[1], rtol=1e-3, atol=1e-5, err_msg=name)
+        of_population, of_single = both.of(f"replay/{name}", seed=1), alone.of(f"replay/{name}")
+        np.testing.assert_allclose(of_population[1], of_single[1], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 def test_a_resumed_run_measures_what_an_unbroken_one_does(tmp_path):
-    whole = run(Prioritized(), measure_every=EVERY, save=tmp_path, save_every=150)
-    assert rows(run(Prioritized(), measure_every=EVERY, resume=tmp_path), measured=True) == rows(whole, measured=True)
+    unbroken = run(Prioritized(), measure_every=EVERY, save=tmp_path, save_every=150)
+    assert rows(run(Prioritized(), measure_every=EVERY, resume=tmp_path), measured=True) == rows(
+        unbroken, measured=True
+    )
 
 
 def test_replicas_that_finish_early_leave_the_others_measures_alone():
@@ -163,25 +165,25 @@ def test_a_probe_is_autograds_gradient_row_by_row(make):
     agents = make()
     before = agents.state()
     batches = [batch_of(2, seed=seed) for seed in range(4)]
-    found = [agents.probe(batch) for batch in batches]
-    for batch, probe in zip(batches, found, strict=True):
+    probes = [agents.probe(batch) for batch in batches]
+    for batch, probe in zip(batches, probes, strict=True):
         single = [agents.probe(type(batch)({k: v[:, b : b + 1] for k, v in batch.items()})) for b in range(8)]
         np.testing.assert_allclose(probe.gradient, np.mean([s.gradient for s in single], 0), atol=1e-6)
         np.testing.assert_allclose(probe.td_error, np.concatenate([s.td_error for s in single], 1), atol=1e-6)
-    gradients = np.stack([probe.gradient for probe in found], 1).astype(float)
+    gradients = np.stack([probe.gradient for probe in probes], 1).astype(float)
     variance = ((gradients - gradients.mean(1, keepdims=True)) ** 2).sum((1, 2)) / 3
-    np.testing.assert_allclose(measures.total_variance(p.gradient for p in found), variance)
+    np.testing.assert_allclose(measures.total_variance(p.gradient for p in probes), variance)
     for name, array in agents.state().items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
-    np.testing.assert_allclose(agents.update(batches[0]).td_error, found[0].td_error, atol=1e-6)
+    np.testing.assert_allclose(agents.update(batches[0]).td_error, probes[0].td_error, atol=1e-6)
 
 
 def test_a_perceptrons_probe_is_the_modules():
     settings = DQN(hidden=(6, 5), dueling=True)
     core, module = settings.agents(BOX, ACTIONS, [3]), on_device(settings, BOX, ACTIONS, [3])
-    ours, theirs = core.probe(batch_of(1)), module.probe(batch_of(1))
-    np.testing.assert_allclose(np.sort(ours.gradient), np.sort(theirs.gradient), atol=1e-5)
-    np.testing.assert_allclose(ours.td_error, theirs.td_error, atol=1e-5)
+    by_core, by_module = core.probe(batch_of(1)), module.probe(batch_of(1))
+    np.testing.assert_allclose(np.sort(by_core.gradient), np.sort(by_module.gradient), atol=1e-5)
+    np.testing.assert_allclose(by_core.td_error, by_module.td_error, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [QLearning, ExpectedSarsa, Sarsa])

@@ -26,8 +26,8 @@ def config(learner=LEARNER, **settings):
     ("total", "eval_every", "log_every"), [(1, 1, 1), (300, 30, 30), (20_000, 2_000, 1_000), (10**6, 5_000, 1_000)]
 )
 def test_defaults_fit_the_budget(unit, total, eval_every, log_every):
-    made = config(**{unit: total})
-    assert (made.eval_every, made.log_every) == (eval_every, log_every)
+    fitted = config(**{unit: total})
+    assert (fitted.eval_every, fitted.log_every) == (eval_every, log_every)
     assert config(**{unit: total}, eval_every=None, log_every=7).log_every == 7
     assert config(**{unit: total}, eval_every=None).eval_every is None
 
@@ -47,7 +47,7 @@ def test_defaults_of_a_study_fit_its_budget(budget, log_every, measure_every):
     del table["logging"], table["measures"]
     spec = Spec.from_table(table)
     assert (spec.logging.every, spec.measures.every) == (log_every, measure_every)
-    assert {one.configuration().log_every for one in plan(spec)} == {log_every}
+    assert {chunk.configuration().log_every for chunk in plan(spec)} == {log_every}
     assert Spec.model_validate_json(spec.model_dump_json()) == spec
 
 
@@ -94,10 +94,10 @@ def test_what_the_budget_never_reaches_is_warned_of(settings, message):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         metrics = train(config(**settings), [0])
-    (found,) = [one for one in caught if one.category is BudgetWarning]
+    (warning,) = [each for each in caught if each.category is BudgetWarning]
     with pytest.warns(BudgetWarning, match=message):
-        warnings.warn_explicit(found.message, BudgetWarning, found.filename, found.lineno)
-    assert found.filename == __file__
+        warnings.warn_explicit(warning.message, BudgetWarning, warning.filename, warning.lineno)
+    assert warning.filename == __file__
     assert not len(metrics.of("replay/drawn_age_mean")[0])
 
 

@@ -108,14 +108,14 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
 
         return train(env_id, learner, sampler, seeds, on_end=on_end, **OPTIONS | options | more)
 
-    whole = run()
+    unbroken = run()
     expected, ends[:] = list(ends), []
     every = 40 if "total_steps" in options else 3
     with monkeypatch.context() as patch:
         killed(patch, after=2)
         with pytest.raises(KeyboardInterrupt):
             run(save=tmp_path, save_every=every)
-    assert_same_rows(run(resume=tmp_path), whole)
+    assert_same_rows(run(resume=tmp_path), unbroken)
     for (seeds, state), (other_seeds, other) in zip(expected[-len(ends) :], ends[-len(expected) :], strict=False):
         assert seeds == other_seeds
         for array in state:
@@ -125,8 +125,8 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["oracle", "laber"])
 def test_where_the_sampler_asks_the_agents_a_population_equals_its_single_runs(name):
     env_id, learner, sampler, options = RUNS[name]
-    whole, alone = (train(env_id, learner, sampler, seeds, **OPTIONS | options) for seeds in ([3, 4], [4]))
-    assert_same_rows(whole, alone, whole.columns["seed"] == 4)
+    together, alone = (train(env_id, learner, sampler, seeds, **OPTIONS | options) for seeds in ([3, 4], [4]))
+    assert_same_rows(together, alone, together.columns["seed"] == 4)
 
 
 def test_the_speed_is_of_what_was_trained_since_the_run_goes_on(tmp_path, monkeypatch):
@@ -149,7 +149,7 @@ def test_the_speed_is_of_what_was_trained_since_the_run_goes_on(tmp_path, monkey
 
 def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch):
     args = ("CartPole-v1", DEEP, Prioritized(), [3, 5], 90)
-    whole = train(*args, **OPTIONS)
+    unbroken = train(*args, **OPTIONS)
     replace_file, calls = Folder.replace, []
 
     def dies(folder, name, content):
@@ -163,7 +163,7 @@ def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             train(*args, save=tmp_path, save_every=20, **OPTIONS)
     assert json.loads((tmp_path / "run.json").read_text())["steps"] == 20
-    assert_same_rows(train(*args, resume=tmp_path, **OPTIONS), whole)
+    assert_same_rows(train(*args, resume=tmp_path, **OPTIONS), unbroken)
 
 
 def test_saving_changes_nothing_and_keeps_two_buffers_and_one_state(tmp_path):

@@ -28,24 +28,24 @@ STUDY = {
 
 
 def config(**changes):
-    given = {"env_id": "CartPole-v1", "learner": DQN(), "sampler": Uniform(), "total_steps": 100}
-    return TrainingConfig(**given | changes)
+    settings = {"env_id": "CartPole-v1", "learner": DQN(), "sampler": Uniform(), "total_steps": 100}
+    return TrainingConfig(**settings | changes)
 
 
 def test_it_is_frozen_and_every_setting_has_a_rule_and_a_meaning():
     with pytest.raises(FrozenInstanceError):
         config().log_every = 3
     attributes = TrainingConfig.__doc__.split("Attributes:")[1].split("Raises:")[0]
-    for one in fields(TrainingConfig):
-        assert one.name in SETTINGS
-        assert f"\n        {one.name}: " in attributes, one.name
+    for setting in fields(TrainingConfig):
+        assert setting.name in SETTINGS
+        assert f"\n        {setting.name}: " in attributes, setting.name
 
 
 def test_study_files_have_every_setting_at_its_place():
-    for name, one in IN_STUDIES.items():
-        field = TABLES[one.table].model_fields[one.key]
-        assert field.is_required() == (one.default is REQUIRED), name
-        default = one.default.most if isinstance(one.default, Fitting) else one.default
+    for name, setting in IN_STUDIES.items():
+        field = TABLES[setting.table].model_fields[setting.key]
+        assert field.is_required() == (setting.default is REQUIRED), name
+        default = setting.default.most if isinstance(setting.default, Fitting) else setting.default
         assert default is REQUIRED or field.default == default
     assert sum(len(table.model_fields) for table in TABLES.values()) == len(IN_STUDIES)
 

@@ -48,17 +48,17 @@ def test_pong_learns_the_same_on_a_device(network, device):
     Learning is slow: at 2.5e-4 rounding grows a thousandfold within sixty updates.
     """
     slow = {"epsilon": 1.0, "learning_rate": 1e-5}
-    reference, there = (
+    reference, on_device = (
         pong(learner(where, pixel_network=network, **slow), Uniform(), held_out=20, eval_every=STEPS)
         for where in ("cpu:0", device)
     )
-    assert (there.columns["metric"] == reference.columns["metric"]).all()
+    assert (on_device.columns["metric"] == reference.columns["metric"]).all()
     same = {"rollout/ep_rew", "rollout/ep_len", "train/updates", "replay/transitions_replayed", "replay/age_mean"}
-    for name in sorted(set(there.columns["metric"])):
+    for name in sorted(set(on_device.columns["metric"])):
         if name.startswith("eval/mean_"):  # greedy play may follow another action of equal value
             continue
-        found, wanted = there.of(name)[1], reference.of(name)[1]
-        np.testing.assert_allclose(found, wanted, rtol=0 if name in same else 1e-2, atol=0 if name in same else 1e-3)
+        values, wanted = on_device.of(name)[1], reference.of(name)[1]
+        np.testing.assert_allclose(values, wanted, rtol=0 if name in same else 1e-2, atol=0 if name in same else 1e-3)
     assert reference.of("train/updates")[1][-1] == (STEPS - 60) // 4 + 1
     losses = reference.of("train/loss")[1]
     assert len(losses) >= 10
@@ -69,7 +69,7 @@ def test_pong_learns_the_same_on_a_device(network, device):
 def test_prioritized_pong_goes_on_from_a_checkpoint_on_a_device(device, tmp_path, monkeypatch):
     """Bit for bit on the processor; on a GPU, whose sums have no fixed order, as near as rounding (random play)."""
     of = learner(device, epsilon=1.0 if device == "cuda" else 0.2)
-    whole = pong(of, Prioritized(), eval_every=STEPS)
+    unbroken = pong(of, Prioritized(), eval_every=STEPS)
     save = checkpoint.save
 
     def dies(*args):
@@ -81,13 +81,13 @@ def test_prioritized_pong_goes_on_from_a_checkpoint_on_a_device(device, tmp_path
         with pytest.raises(KeyboardInterrupt):
             pong(of, Prioritized(), eval_every=STEPS, save=tmp_path, save_every=100)
     again = pong(of, Prioritized(), eval_every=STEPS, resume=tmp_path)
-    assert (again.columns["step"] == whole.columns["step"]).all()
-    assert (again.columns["metric"] == whole.columns["metric"]).all()
+    assert (again.columns["step"] == unbroken.columns["step"]).all()
+    assert (again.columns["metric"] == unbroken.columns["metric"]).all()
     if device == "cpu":
-        np.testing.assert_array_equal(again.columns["value"], whole.columns["value"])
+        np.testing.assert_array_equal(again.columns["value"], unbroken.columns["value"])
         return
     for name in ("rollout/ep_rew", "rollout/ep_len", "train/updates", "replay/transitions_replayed"):
-        np.testing.assert_array_equal(again.of(name)[1], whole.of(name)[1])
+        np.testing.assert_array_equal(again.of(name)[1], unbroken.of(name)[1])
     before = again.of("train/loss")[0] <= 100
-    np.testing.assert_allclose(again.of("train/loss")[1][before], whole.of("train/loss")[1][before], rtol=1e-2)
+    np.testing.assert_allclose(again.of("train/loss")[1][before], unbroken.of("train/loss")[1][before], rtol=1e-2)
     assert np.isfinite(again.of("train/loss")[1]).all()

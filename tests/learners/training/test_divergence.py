@@ -43,13 +43,13 @@ def undisturbed(sampler):
 def test_the_others_learn_as_if_it_were_not_there(sampler, value):
     with pytest.warns(RuntimeWarning, match=r"^seed 7 diverged: `train/loss` is (nan|inf) by step \d0; ") as reported:
         lost = run(sampler, Poison(7, value))
-    assert len([one for one in reported if "diverged" in str(one.message)]) == 1
-    whole = undisturbed(sampler)
+    assert len([warning for warning in reported if "diverged" in str(warning.message)]) == 1
+    expected = undisturbed(sampler)
     for metric in ("train/loss", "eval/mean_reward", "rollout/ep_rew", "replay/weight_mean"):
         for seed in (4, 9):
-            (steps, values), (own_steps, own) = (rows.of(metric, seed=seed) for rows in (lost, whole))
+            (steps, values), (own_steps, expected_values) = (rows.of(metric, seed=seed) for rows in (lost, expected))
             np.testing.assert_array_equal(steps, own_steps)
-            np.testing.assert_array_equal(values, own)
+            np.testing.assert_array_equal(values, expected_values)
         assert len(lost.of(metric, seed=7)[0])
     assert not np.isfinite(lost.of("train/loss", seed=7)[1][-1])
     assert np.isfinite(lost.of("eval/mean_reward", seed=7)[1]).all()

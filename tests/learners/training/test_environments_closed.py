@@ -13,10 +13,10 @@ class Counted(gym.Env):
     """Ends after as many steps as its seed says; counts which of its kind are open."""
 
     observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
-    made = closed = 0
+    opened = closed = 0
 
     def __init__(self):
-        Counted.made += 1
+        Counted.opened += 1
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -43,7 +43,7 @@ for name, kind in {"Counted-v0": Counted, "Breaks-v0": Breaks}.items():
 
 @pytest.fixture(autouse=True)
 def counts(monkeypatch):
-    monkeypatch.setattr(Counted, "made", 0)
+    monkeypatch.setattr(Counted, "opened", 0)
     monkeypatch.setattr(Counted, "closed", 0)
 
 
@@ -54,10 +54,10 @@ def test_at_the_end_and_when_some_replicas_have_ended(budget, every):
         "Counted-v0", QLearning(learning_starts=1), Uniform(), [0, 1, 2], **budget, eval_every=every, eval_episodes=2
     )
     assert len(np.unique(metrics.columns["seed"])) == 3
-    assert 0 < Counted.made == Counted.closed
+    assert 0 < Counted.opened == Counted.closed
 
 
 def test_where_the_environment_raises():
     with pytest.raises(RuntimeError, match="broke"):
         train("Breaks-v0", QLearning(learning_starts=1), Uniform(), [0, 1], total_steps=20, eval_every=None)
-    assert 0 < Counted.made == Counted.closed
+    assert 0 < Counted.opened == Counted.closed

@@ -40,7 +40,9 @@ def run(learner, sampler=None, seeds=SEEDS, env_id="FrozenLake-v1", episodes=12,
     return train(env_id, learner, sampler or Prioritized(), seeds, **options)
 
 
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: f"{type(one).__name__}-{one.batch_size}-{one.online}")
+@pytest.mark.parametrize(
+    "learner", LEARNERS, ids=lambda learner: f"{type(learner).__name__}-{learner.batch_size}-{learner.online}"
+)
 def test_a_population_of_tables_equals_its_single_runs_bit_for_bit(learner):
     """Whoever finishes when: each replica's rows are its own those run."""
     together = run(learner)

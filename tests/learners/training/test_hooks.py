@@ -31,9 +31,9 @@ class Listening(Hook):
 
 
 def note(name):
-    def event(self, run, *given):
+    def event(self, run, *arguments):
         self.heard.append((name, run.clock.steps))
-        return given[0] if name == "before_store" else None
+        return arguments[0] if name == "before_store" else None
 
     return event
 
@@ -148,8 +148,8 @@ def test_the_state_of_a_hook_is_in_checkpoints(tmp_path):
         def restore(self, state):
             self.total = state["sum"]
 
-    whole, again = Sum(), Sum()
-    run([whole], save=tmp_path, save_every=5)
+    unbroken, again = Sum(), Sum()
+    run([unbroken], save=tmp_path, save_every=5)
     run([again], resume=tmp_path)
-    assert whole.total.any()
-    np.testing.assert_array_equal(again.total, whole.total)
+    assert unbroken.total.any()
+    np.testing.assert_array_equal(again.total, unbroken.total)

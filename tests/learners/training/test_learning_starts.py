@@ -5,21 +5,11 @@ import pytest
 
 from replaylab.errors import EmptyBufferError
 from replaylab.learners import DQN, QLearning, TrainingConfig, train
-from replaylab.learners.api.hooks import Hook
 from replaylab.replay import Greedy, NStep, Prioritized, SlidingWindow, Uniform
+from tests.learners.calls import Drawn
 
 DEEP = DQN(hidden=(8,), batch_size=16, learning_starts=1, capacity=100)
 TABLE = QLearning(batch_size=16, learning_starts=1)
-
-
-class Drawn(Hook):
-    """The ids of each batch, and how many steps were stored then."""
-
-    def __init__(self):
-        self.batches = []
-
-    def on_update(self, run, update, batch):
-        self.batches.append((batch.id.copy(), run.clock.steps))
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(beta=0.4)], ids=["uniform", "prioritized"])
@@ -28,13 +18,13 @@ def test_first_batches_repeat_the_steps_that_are_there(env, learner, sampler):
     drawn = Drawn()
     config = TrainingConfig(env, learner, sampler, 60, transforms=(NStep(3, 0.99),), eval_every=None)
     train(config, [0, 1], hooks=[drawn])
-    assert len(drawn.batches) == 60
-    np.testing.assert_array_equal(drawn.batches[0][0], np.zeros((2, 16)))  # sixteen times the only step
-    for ids, stored in drawn.batches:
+    assert len(drawn.ids) == 60
+    np.testing.assert_array_equal(drawn.ids[0], np.zeros((2, 16)))  # sixteen times the only step
+    for ids, stored in zip(drawn.ids, drawn.steps, strict=True):
         assert ids.shape == (2, 16)
         assert ids.min() >= 0
         assert ids.max() < stored
-    late = np.concatenate([ids.ravel() for ids, stored in drawn.batches if stored == 8])
+    late = drawn.ids[drawn.steps.index(8)]
     assert len(np.unique(late)) > 4  # all that is there, not the first or the newest alone
 
 

@@ -26,13 +26,13 @@ def run(*hooks, seeds=(3, 5), resume=None, learner=TABLE, steps=30, **settings):
 @pytest.mark.parametrize("step", [None, {"obs": 1}, 3])
 def test_what_is_no_step_is_not_stored(step):
     with pytest.raises(ConfigError, match=r"must return an EnvStep, the step itself for instance, but returned"):
-        run(hook(before_store=lambda self, run, given: step))
+        run(hook(before_store=lambda self, run, unchanged: step))
 
 
 def test_a_hook_is_there_once():
-    one = hook()
+    same = hook()
     with pytest.raises(ConfigError, match=r"^`hooks` must be different ones, but got the same Mine twice$"):
-        run(one, hook(), one)
+        run(same, hook(), same)
 
 
 @pytest.mark.parametrize("metrics", [OWN, None, ("train/own",), "train/own", [3]])
@@ -62,15 +62,15 @@ def test_what_is_not_one_number_for_each_replica(value):
 class Hooked(QLearning):
     """Its hooks are what a test says."""
 
-    given = None
+    hooks_given = None
 
     def hooks(self):
-        return self.given
+        return self.hooks_given
 
 
-@pytest.mark.parametrize("given", [None, [3], Hook(), [Hook]])
-def test_invalid_hooks_of_a_learner_are_refused(given, monkeypatch):
-    monkeypatch.setattr(Hooked, "given", given)
+@pytest.mark.parametrize("hooks", [None, [3], Hook(), [Hook]])
+def test_invalid_hooks_of_a_learner_are_refused(hooks, monkeypatch):
+    monkeypatch.setattr(Hooked, "hooks_given", hooks)
     with pytest.raises(ConfigError, match=r"^`hooks` of Hooked must be a list or tuple of hooks, but got "):
         run(learner=Hooked())
 
@@ -150,6 +150,6 @@ class TestGoingOn:
             run(Summing(), resume=saved, seeds=(3, 5, 7))
 
     def test_with_what_needs_no_state(self, saved):
-        whole = run(Summing())
+        unbroken = run(Summing())
         again = run(hook(), Summing(), resume=saved)
-        assert_same_rows(again, whole)
+        assert_same_rows(again, unbroken)

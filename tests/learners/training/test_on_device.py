@@ -101,14 +101,14 @@ def test_a_single_environment_is_played_as_with_a_replay_on_the_host():
     """With the same seed and random play the episodes are the same; evaluations are at the same steps."""
     options = {"eval_every": 50, "eval_episodes": 2, "log_every": 10}
     settings = {"epsilon": 1.0, "hidden": (16,), "learning_starts": 20, "capacity": 200}
-    there, here = (
+    on_device, here = (
         train(CARTPOLE, DQN(replay=replay, **settings), Uniform(), [3], 100, **options) for replay in ("device", "host")
     )
-    assert set(there.columns["metric"]) == set(here.columns["metric"])
+    assert set(on_device.columns["metric"]) == set(here.columns["metric"])
     for name in ("rollout/ep_rew", "rollout/ep_len", "train/updates", "rollout/exploration_rate"):
-        np.testing.assert_array_equal(there.of(name), here.of(name))
-    np.testing.assert_array_equal(there.of("eval/mean_reward")[0], here.of("eval/mean_reward")[0])
-    np.testing.assert_array_equal(there.of("eval/mean_reward")[0], [50, 100])
+        np.testing.assert_array_equal(on_device.of(name), here.of(name))
+    np.testing.assert_array_equal(on_device.of("eval/mean_reward")[0], here.of("eval/mean_reward")[0])
+    np.testing.assert_array_equal(on_device.of("eval/mean_reward")[0], [50, 100])
 
 
 def test_steps_of_all_environments_count():
@@ -184,9 +184,9 @@ class Watching(Hook):
     ],
 )
 def test_what_needs_the_other_loop_is_refused(settings, options, text):
-    given = {"env_id": CARTPOLE, "sampler": Uniform(), "seeds": [1], "total_steps": 30} | options
+    arguments = {"env_id": CARTPOLE, "sampler": Uniform(), "seeds": [1], "total_steps": 30} | options
     with pytest.raises(ConfigError, match=text):
-        train(learner=learner(**settings), **given)
+        train(learner=learner(**settings), **arguments)
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def test_it_is_learned():
         config = TrainingConfig(
             "VectorCorridor-v0", QLearning(gamma=1.0), Uniform(), 1_000, eval_every=1_000, eval_episodes=2
         )
-        found = train(config, [0, 1])
+        metrics = train(config, [0, 1])
     finally:
         del gym.registry["VectorCorridor-v0"]
-    assert [found.of("eval/mean_reward", seed=seed)[1].tolist() for seed in (0, 1)] == [[-3.0], [-3.0]]
+    assert [metrics.of("eval/mean_reward", seed=seed)[1].tolist() for seed in (0, 1)] == [[-3.0], [-3.0]]
 
 
 class Pooled(Corridor):
@@ -65,9 +65,9 @@ def pooled():
 def test_evaluations_reset_as_training_does(pooled):
     learner = DQN(hidden=(8,), learning_starts=20, batch_size=8)
     config = TrainingConfig(pooled, learner, Uniform(), 60, eval_every=30, autoreset_mode="NextStep", held_out=4)
-    found = train(config, [0, 1])
-    assert np.isfinite(found.of("eval/mean_reward", seed=1)[1]).all()
-    assert len(found.of("eval/held_out_q", seed=1)[1]) == 2
+    metrics = train(config, [0, 1])
+    assert np.isfinite(metrics.of("eval/mean_reward", seed=1)[1]).all()
+    assert len(metrics.of("eval/held_out_q", seed=1)[1]) == 2
     with pytest.raises(ValueError, match="only NEXT_STEP"):
         train(replace(config, autoreset_mode=None), [0])
 

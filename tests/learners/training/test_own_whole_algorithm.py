@@ -67,9 +67,9 @@ class Own:
         return self, 1
 
 
-def measured(own, **settings):
+def measured(learner, **settings):
     settings = {"eval_every": None, "measure_every": 40, "total_steps": 120} | settings
-    return train(TrainingConfig("CartPole-v1", own, Uniform(), **settings), [0, 4])
+    return train(TrainingConfig("CartPole-v1", learner, Uniform(), **settings), [0, 4])
 
 
 def test_measures_of_what_it_shows():

@@ -70,9 +70,9 @@ def test_a_trial_ends_with_its_first_update_and_holds_little(monkeypatch):
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_reported(env_id, learner, options, message):
-    given = {"sampler": Uniform(), "total_steps": 1_000_000} | options
+    settings = {"sampler": Uniform(), "total_steps": 1_000_000} | options
     with pytest.raises(ReplayError) as reported:
-        check_trainable(TrainingConfig(env_id, learner, **given))
+        check_trainable(TrainingConfig(env_id, learner, **settings))
     assert message in str(reported.value)
 
 
@@ -124,16 +124,16 @@ class OnlyExplores(DQN):
     """A learner whose greedy action, of which the first evaluation comes late, raises."""
 
     def agents(self, *parts):
-        made = super().agents(*parts)
-        explored = made.act
+        population = super().agents(*parts)
+        explored = population.act
 
         def act(obs, explore):
             if not explore:
                 raise NameError("typo")
             return explored(obs, explore=explore)
 
-        made.act = act
-        return made
+        population.act = act
+        return population
 
 
 def test_a_greedy_action_is_tried():

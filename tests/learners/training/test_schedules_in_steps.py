@@ -18,7 +18,7 @@ class Watch(Hook):
         self.epsilon = []
 
     def on_step(self, run, step, ids):
-        self.epsilon += [(run.clock.steps, one) for one in np.broadcast_to(run.agents.epsilon, len(ids))]
+        self.epsilon += [(run.clock.steps, epsilon) for epsilon in np.broadcast_to(run.agents.epsilon, len(ids))]
 
 
 @pytest.mark.parametrize("budget", [{"total_steps": 150}, {"total_episodes": 40}])

@@ -10,18 +10,9 @@ from replaylab.learners import Checkpoints, Hook, QLearning, TapeRecorder, Train
 from replaylab.replay import Prioritized
 from replaylab.research import ByStepsToEnd, Tape
 from replaylab.research.tape_file import TapeReader
+from tests.learners.calls import Drawn
 
 LEARNER = QLearning(batch_size=4, learning_starts=10, capacity=30)
-
-
-class Drawn(Hook):
-    """Every update's ids."""
-
-    def __init__(self):
-        self.ids = []
-
-    def on_update(self, run, update, batch):
-        self.ids.append(batch.id.copy())
 
 
 def configured(sampler=Prioritized(beta=0.0), **options):  # noqa: B008
@@ -52,35 +43,35 @@ class Seen(Hook):
 def bins(ids, newest, steps, replica):
     """The kind of each row's episode when `newest` was, and the magnitudes of its steps to the end and of its age."""
     ends = {int(i[replica]): bool(t[replica]) for i, t, u in steps if t[replica] or u[replica]}
-    found = []
-    for one in ids.tolist():
-        end = min((e for e in ends if one <= e <= newest), default=None)
-        to_end = None if end is None else (end - one).bit_length()
-        found.append((ends.get(end), to_end, (newest - one).bit_length()))
-    return found
+    bins_of_rows = []
+    for row in ids.tolist():
+        end = min((e for e in ends if row <= e <= newest), default=None)
+        to_end = None if end is None else (end - row).bit_length()
+        bins_of_rows.append((ends.get(end), to_end, (newest - row).bit_length()))
+    return bins_of_rows
 
 
-def far(one, other):
+def far(drawn, other):
     """Whether two bins are of different kinds, or more than one apart in steps to the end or age."""
-    return one[0] != other[0] or any(abs((a or 0) - (b or 0)) > 1 for a, b in zip(one[1:], other[1:], strict=True))
+    return drawn[0] != other[0] or any(abs((a or 0) - (b or 0)) > 1 for a, b in zip(drawn[1:], other[1:], strict=True))
 
 
 def test_another_seed_draws_from_the_same_bins(tmp_path):
     """And alone, each seed by its own tape's replica, it draws the same: replicas do not mix."""
-    recorded, replayed, theirs, mine = Drawn(), Drawn(), Seen(), Seen()
+    recorded, replayed, seen_by_recorded, mine = Drawn(), Drawn(), Seen(), Seen()
     options = {"total_steps": 120}
-    train(configured(**options), [0, 1, 2], hooks=[TapeRecorder(tmp_path / "tape"), recorded, theirs])
+    train(configured(**options), [0, 1, 2], hooks=[TapeRecorder(tmp_path / "tape"), recorded, seen_by_recorded])
     placebo = ByStepsToEnd(str(tmp_path / "tape"), 1)
     metrics = train(configured(placebo, measure_every=20, **options), [5, 6, 7], hooks=[replayed, mine])
-    wanted, found = np.stack(recorded.ids), np.stack(replayed.ids)
+    wanted, drawn_ids = np.stack(recorded.ids), np.stack(replayed.ids)
     rows, moved = 0, np.zeros(3)
-    for k in range(len(found)):
+    for k in range(len(drawn_ids)):
         for r in range(3):
-            asked = bins(wanted[k, (r + 1) % 3], k + 9, theirs.steps, (r + 1) % 3)
-            drawn = bins(found[k, r], k + 9, mine.steps, r)
+            asked = bins(wanted[k, (r + 1) % 3], k + 9, seen_by_recorded.steps, (r + 1) % 3)
+            drawn = bins(drawn_ids[k, r], k + 9, mine.steps, r)
             moved[r] += sum(map(far, asked, drawn))
             rows += len(asked)
-    assert not (wanted == found).all()
+    assert not (wanted == drawn_ids).all()
     for r, seed in enumerate((5, 6, 7)):
         steps, shares = metrics.of("replay/moved_share", seed=seed)
         assert steps[-1] == 120
@@ -89,7 +80,7 @@ def test_another_seed_draws_from_the_same_bins(tmp_path):
     for r, seed in enumerate((5, 6, 7)):
         alone = Drawn()
         train(configured(placebo.of_replica(r, 3), **options), [seed], hooks=[alone])
-        np.testing.assert_array_equal(np.stack(alone.ids)[:, 0], found[:, r])
+        np.testing.assert_array_equal(np.stack(alone.ids)[:, 0], drawn_ids[:, r])
 
 
 def test_a_tape_of_another_run_stays_refused_after_learning(tmp_path):
@@ -108,12 +99,12 @@ def test_a_continued_run_has_the_whole_tape(tmp_path):
             if run.clock.steps == 45:
                 raise KeyboardInterrupt
 
-    kept = [Checkpoints(tmp_path / "kept", every=20), TapeRecorder(tmp_path / "again")]
+    hooks = [Checkpoints(tmp_path / "kept", every=20), TapeRecorder(tmp_path / "again")]
     with pytest.raises(KeyboardInterrupt):
-        train(configured(), [0, 1], hooks=[*kept, Killed()])
+        train(configured(), [0, 1], hooks=[*hooks, Killed()])
     assert not (tmp_path / "again").exists()
-    kept = [Checkpoints(tmp_path / "kept", every=20), TapeRecorder(tmp_path / "again")]
-    train(configured(), [0, 1], hooks=kept, resume=tmp_path / "kept")
+    hooks = [Checkpoints(tmp_path / "kept", every=20), TapeRecorder(tmp_path / "again")]
+    train(configured(), [0, 1], hooks=hooks, resume=tmp_path / "kept")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "whole").read_bytes()
     assert TapeReader(tmp_path / "whole").draws == 51
 

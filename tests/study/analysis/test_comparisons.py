@@ -21,21 +21,21 @@ from replaylab.study.report.what_ran import what_ran
 from tests.study.tiny import page_of, pretended, run_here, study
 
 
-def answered(curves, found):
+def answered(curves, reported):
     """Return the answer, and the line about the other measure, the final return."""
     results = comparisons.ComparisonResults(
-        comparisons.levels(curves), comparisons.differences_of(curves, found.spec), []
+        comparisons.levels(curves), comparisons.differences_of(curves, reported.spec), []
     )
-    return headline.difference_lines(results, found.spec)
+    return headline.difference_lines(results, reported.spec)
 
 
-def made(tmp_path, gain, **changes):
-    found = pretended(tmp_path, gain, seeds=10, chunk_size=10, **changes)
-    return found, comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)
+def with_curves(tmp_path, gain, **changes):
+    reported = pretended(tmp_path, gain, seeds=10, chunk_size=10, **changes)
+    return reported, comparisons.curves_of(reported.results(), reported.spec, comparisons.RETURN)
 
 
 def test_curves_come_in_the_order_of_the_file(tmp_path):
-    _, curves = made(tmp_path, 0.0)
+    _, curves = with_curves(tmp_path, 0.0)
     assert [c.strategy for c in curves] == ["uniform", "prioritized"]
     assert curves[0].seeds.tolist() == list(range(10))
     assert curves[0].steps.tolist() == [100, 200, 300]
@@ -49,24 +49,24 @@ def test_final_and_area_of_a_straight_line():
 
 
 def test_a_gain_is_found_and_said(tmp_path):
-    found, curves = made(tmp_path, 30.0)
+    reported, curves = with_curves(tmp_path, 30.0)
     final, area = comparisons.differences(curves, "uniform")
     assert (final.measure, area.measure) == ("final", "area")
     assert final.iqm.low < 30 < final.iqm.high + 1
     assert final.iqm.high - final.iqm.low < 4  # seeds vary by 5, but pairs by 1
     assert final.p == final.p_max_t == 2 / 2**10
     assert sentences.verdict(final) == "higher"
-    answer, line = answered(curves, found)
+    answer, line = answered(curves, reported)
     assert answer.startswith("The average return was higher with prioritized than with uniform. Prioritized vs uniform")
-    assert line == headline.row(final, found.spec)
+    assert line == headline.row(final, reported.spec)
     assert "inconclusive" not in answer
 
 
 def test_no_gain_is_inconclusive(tmp_path):
-    found, curves = made(tmp_path, 0.0)
+    reported, curves = with_curves(tmp_path, 0.0)
     differences = comparisons.differences(curves, "uniform")
     assert not any(d.shown for d in differences)
-    answer, line = answered(curves, found)
+    answer, line = answered(curves, reported)
     assert answer.startswith(
         "Inconclusive: the data do not show whether the average return is higher with prioritized or uniform. "
     )
@@ -92,10 +92,10 @@ def test_a_comparison_in_words(tmp_path, interval, p, word, ending):
 
 def test_the_correction_is_over_all_comparisons_of_a_measure(tmp_path):
     """Of three copies of one strategy each is as sure as it alone; with others beside it none is surer."""
-    _, curves = made(tmp_path, 30.0, strategies__none={"type": "online"})
+    _, curves = with_curves(tmp_path, 30.0, strategies__none={"type": "online"})
     finals = [d for d in comparisons.differences(curves, "uniform") if d.measure == "final"]
     base, other, none = (curves[k] for k in (0, 1, 2))
-    table = np.stack([np.subtract(*comparisons.paired_values(one, base, "final")) for one in (other, none)], axis=1)
+    table = np.stack([np.subtract(*comparisons.paired_values(curve, base, "final")) for curve in (other, none)], axis=1)
     limits = [statistics.interval_t(d.iqm, d.pairs) for d in finals]
     assert [d.p_max_t for d in finals] == np.maximum(
         [d.p for d in finals], statistics.max_t(table, limits=limits)
@@ -108,25 +108,25 @@ def test_the_correction_is_over_all_comparisons_of_a_measure(tmp_path):
 
 
 def test_a_comparison_of_one_seed_takes_no_part(tmp_path):
-    _, curves = made(tmp_path, 30.0, strategies__none={"type": "online"})
+    _, curves = with_curves(tmp_path, 30.0, strategies__none={"type": "online"})
     base, other, none = curves
-    one = replace(none, seeds=none.seeds[:1], values=none.values[:1])
-    alone, both = (comparisons.differences([base, other, *more], "uniform") for more in ([], [one]))
+    of_one_seed = replace(none, seeds=none.seeds[:1], values=none.values[:1])
+    alone, both = (comparisons.differences([base, other, *more], "uniform") for more in ([], [of_one_seed]))
     assert [d for d in both if d.strategy != "none"] == alone
     assert {d.p_max_t for d in both if d.strategy == "none"} == {1.0}
 
 
 @pytest.mark.parametrize(("gain", "bound", "word"), [(0.5, 10.0, "equivalent"), (8.0, 10.0, "equivalent")])
 def test_what_cannot_matter_is_equivalent_even_if_it_is_there(tmp_path, gain, bound, word):
-    found, curves = made(tmp_path, gain, equivalence={"CartPole-v1": bound})
-    final, area = comparisons.differences_of(curves, found.spec)
+    reported, curves = with_curves(tmp_path, gain, equivalence={"CartPole-v1": bound})
+    final, area = comparisons.differences_of(curves, reported.spec)
     assert final.equivalence.inner == statistics.paired_difference(
         *comparisons.paired_values(curves[1], curves[0], "final"), level=0.9
     )
     assert -bound < final.equivalence.inner.low < final.iqm.estimate < final.equivalence.inner.high < bound
     assert sentences.verdict(final) == sentences.verdict(area) == word
     assert final.shown == (gain > 1.0)
-    answer, line = answered(curves, found)
+    answer, line = answered(curves, reported)
     assert f": equivalent within ±{bound:g}, " in line
     assert f" (90 % interval {sentences.effect_interval(final.equivalence.inner, 10)}; " in line
     assert answer.startswith(
@@ -136,22 +136,22 @@ def test_what_cannot_matter_is_equivalent_even_if_it_is_there(tmp_path, gain, bo
 
 
 def test_an_interval_that_reaches_a_bound_is_not_equivalent(tmp_path):
-    found, curves = made(tmp_path, 8.0, equivalence={"CartPole-v1": 8.0})
-    final, _ = comparisons.differences_of(curves, found.spec)
+    reported, curves = with_curves(tmp_path, 8.0, equivalence={"CartPole-v1": 8.0})
+    final, _ = comparisons.differences_of(curves, reported.spec)
     assert final.equivalence.inner.low < 8.0 < final.equivalence.inner.high
     assert sentences.verdict(final) == "higher"
-    assert all(d.equivalence is None for d in comparisons.differences_of(curves, found.spec, "train/q_mean"))
+    assert all(d.equivalence is None for d in comparisons.differences_of(curves, reported.spec, "train/q_mean"))
 
 
 def test_equivalence_is_corrected_over_the_comparisons_with_bounds(tmp_path):
     """Three of six comparisons of a measure have bounds: each is tested at a third of the error."""
-    _, curves = made(tmp_path, 0.0, strategies__none={"type": "online"}, strategies__recency={"type": "recency"})
-    ours, theirs = curves[1].of_runs("final"), curves[0].of_runs("final")
+    _, curves = with_curves(tmp_path, 0.0, strategies__none={"type": "online"}, strategies__recency={"type": "recency"})
+    treated, baseline = curves[1].of_runs("final"), curves[0].of_runs("final")
     everywhere = [replace(c, environment=e) for e in ("a", "b") for c in curves]
-    found = [d for d in comparisons.differences(everywhere, "uniform", {"b": 9.0}) if d.measure == "final"]
-    assert [d.equivalence and d.equivalence.bounds.high for d in found] == [None] * 3 + [9.0] * 3
-    assert [d.equivalence and d.equivalence.inner for d in found[:4]] == [None] * 3 + [
-        statistics.paired_difference(ours, theirs, level=1 - 0.1 / 3)
+    differences = [d for d in comparisons.differences(everywhere, "uniform", {"b": 9.0}) if d.measure == "final"]
+    assert [d.equivalence and d.equivalence.bounds.high for d in differences] == [None] * 3 + [9.0] * 3
+    assert [d.equivalence and d.equivalence.inner for d in differences[:4]] == [None] * 3 + [
+        statistics.paired_difference(treated, baseline, level=1 - 0.1 / 3)
     ]
 
 
@@ -161,9 +161,9 @@ def test_few_seeds_are_never_called_equivalent(seeds, compared, reported):
     values = np.arange(float(seeds))[:, None]
     base = Curve("e", "l", "uniform", np.arange(seeds), np.array([1]), values)
     others = [replace(base, strategy=f"s{k}", values=values + 1e-6) for k in range(compared)]
-    found = comparisons.differences([base, *others], "uniform", {"e": 1e3})
-    assert {d.equivalent for d in found} == {reported}
-    assert {bool(np.isfinite(d.equivalence.inner[1:]).all()) for d in found} == {reported}
+    differences = comparisons.differences([base, *others], "uniform", {"e": 1e3})
+    assert {d.equivalent for d in differences} == {reported}
+    assert {bool(np.isfinite(d.equivalence.inner[1:]).all()) for d in differences} == {reported}
 
 
 def test_the_chance_of_any_false_equivalence_is_kept():
@@ -180,9 +180,9 @@ def test_the_chance_of_any_false_equivalence_is_kept():
             Curve("e", "l", f"s{k}", seeds, grid, base.values + 1.0 + rng.normal(scale=0.3, size=(20, 1)))
             for k in range(8)
         ]
-        pairs = [comparisons._paired(one, base, "final") for one in others]
-        inner = [comparisons.inner_interval(0.05 / 8, [ours, theirs], interval) for _, ours, theirs in pairs]
-        called += any(one.low > -1.0 and one.high < 1.0 for one in inner)
+        pairs = [comparisons._paired(curve, base, "final") for curve in others]
+        inner = [comparisons.inner_interval(0.05 / 8, [treated, baseline], interval) for _, treated, baseline in pairs]
+        called += any(interval.low > -1.0 and interval.high < 1.0 for interval in inner)
     assert called <= 23  # with chance .05 more than that in 1 of a million; without a correction 38
 
 
@@ -190,14 +190,14 @@ def test_only_seeds_both_have_are_paired():
     grid = np.array([1, 2])
     base = Curve("e", "l", "u", np.array([1, 2, 3]), grid, np.array([[0, 10.0], [0, 20], [0, 30]]))
     other = Curve("e", "l", "p", np.array([3, 4, 2]), grid, np.array([[0, 31.0], [0, 99], [0, 22]]))
-    ours, theirs = comparisons.paired_values(other, base, "final")
-    assert (ours - theirs).tolist() == [2.0, 1.0]
+    treated, baseline = comparisons.paired_values(other, base, "final")
+    assert (treated - baseline).tolist() == [2.0, 1.0]
 
 
 def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
-    found, _ = made(tmp_path, 0.0)
+    reported, _ = with_curves(tmp_path, 0.0)
     curve = comparisons.curve_of_runs(
-        found.chunks[0],
+        reported.chunks[0],
         np.array([0, 0, 1]),
         np.array([10, 200, 100]),
         np.array([1.0, 2.0, 3.0]),
@@ -208,19 +208,19 @@ def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
 
 
 def test_budgets_say_what_is_not_matched(tmp_path):
-    found, _ = made(tmp_path, 0.0, strategies__none={"type": "online"})
-    spent = comparisons.budgets_spent(found.results(), found.spec, found.curves())
+    reported, _ = with_curves(tmp_path, 0.0, strategies__none={"type": "online"})
+    spent = comparisons.budgets_spent(reported.results(), reported.spec, reported.curves())
     assert [(s.strategy, s.updates, s.transitions_replayed) for s in spent] == [
         ("uniform", 280, 2240),
         ("prioritized", 280, 2240),
         ("none", 280, 280),
     ]
-    assert sentences.budgets(spent, found.spec) == (
+    assert sentences.budgets(spent, reported.spec) == (
         "Matched between strategies: environment steps and updates. Not matched: transitions replayed. "
         "Transitions replayed in one update: uniform 8, prioritized 8 and none 1. "
         "What that alone does is part of each difference."
     )
-    assert sentences.budgets(spent[:2], found.spec) == (
+    assert sentences.budgets(spent[:2], reported.spec) == (
         "Matched between strategies: environment steps, updates and transitions replayed."
     )
 
@@ -246,26 +246,28 @@ def test_budgets_are_matched_within_each_environment_and_learner(tmp_path):
 
 
 def test_budgets_of_strategies_own_are_not_matched(tmp_path):
-    found = pretended(tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
-    spec = found.spec
+    reported = pretended(tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
+    spec = reported.spec
     spent = [BudgetSpent("CartPole-v1", "dqn", s, spec.budget_of(s).total, 280, 2240) for s in spec.strategies]
     assert sentences.budgets(spent, spec) == (
         "Matched between strategies: updates and transitions replayed. Not matched: environment steps. Average "
         "returns are over the first 300 environment steps; each final return is at the run's own end."
     )
-    assert "4 seeds each and 300 to 600 environment steps a run (8 runs)" in sentences.compared(what_ran(found))
+    assert "4 seeds each and 300 to 600 environment steps a run (8 runs)" in sentences.compared(what_ran(reported))
     assert sentences.budgets([], spec).startswith("A run takes 300 to 600 environment steps; ")
 
 
 def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
     """Prioritized replay's curve continues to twice the level, which its average must not count."""
-    found, curves = made(tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
+    reported, curves = with_curves(
+        tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}}
+    )
     uniform, prioritized = curves
     assert prioritized.steps[-1] == 600
     assert uniform.of_runs("area") == pytest.approx(uniform.values.mean(axis=1)), "three points of a straight line"
     assert prioritized.of_runs("area") == pytest.approx(prioritized.values[:, :3].mean(axis=1))
     assert prioritized.of_runs("final") == pytest.approx(prioritized.values[:, -1])
-    (area,) = (d for d in comparisons.differences_of(curves, found.spec) if d.measure == "area")
+    (area,) = (d for d in comparisons.differences_of(curves, reported.spec) if d.measure == "area")
     assert area.iqm.estimate == pytest.approx(-100 / 3, abs=5), "200 / 3 against 100 / 3, at half the pace"
     between = replace(prioritized, shared=350)
     assert between.of_runs("area") == pytest.approx(prioritized.values[:, [0, 2]].mean(axis=1) * 2.25 / 2), "a line"
@@ -277,10 +279,10 @@ def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
 def test_of_other_metrics_only_strategies_that_have_them_share(tmp_path):
     """One strategy ends before its first evaluation; the others' averages are of all of theirs."""
     short = {"type": "uniform", "budget": {"steps": 250}}
-    found, _ = made(tmp_path, 0.0, strategies__short=short, measures__every=300)
-    assert [c.shared for c in comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)] == [250] * 3
-    (tmp_path / "runs" / f"{next(p for p in found.chunks if p.strategy == 'short').id}.parquet").unlink()
-    assert [c.shared for c in comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)] == [300] * 2
+    reported, _ = with_curves(tmp_path, 0.0, strategies__short=short, measures__every=300)
+    assert [c.shared for c in comparisons.curves_of(reported.results(), reported.spec, comparisons.RETURN)] == [250] * 3
+    (tmp_path / "runs" / f"{next(p for p in reported.chunks if p.strategy == 'short').id}.parquet").unlink()
+    assert [c.shared for c in comparisons.curves_of(reported.results(), reported.spec, comparisons.RETURN)] == [300] * 2
 
 
 def test_points_within_one_episode_have_a_level():
@@ -290,7 +292,7 @@ def test_points_within_one_episode_have_a_level():
 
 
 def test_budgets_in_episodes_are_reported_as_such(tmp_path, undrawn):
-    found = run_here(
+    reported = run_here(
         tmp_path,
         environments=["FrozenLake-v1"],
         learners={"q": {"type": "q_learning", "batch_size": 4}},
@@ -300,20 +302,20 @@ def test_budgets_in_episodes_are_reported_as_such(tmp_path, undrawn):
         logging={"every": 3},
         measures={"every": 0},
     )
-    assert re.search("<th[^>]*>Episodes</th>", found.report(figure_files=False).read_text())
+    assert re.search("<th[^>]*>Episodes</th>", reported.report(figure_files=False).read_text())
     header, first, *_ = (tmp_path / "tables" / "budgets.csv").read_text().splitlines()
     assert header == "environment,learner,strategy,episodes,updates,transitions_replayed"
     assert first.startswith("FrozenLake-v1,q,uniform,6,")
 
 
 def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
-    found = pretended(tmp_path, 0.0, strategies={"uniform": {"type": "uniform"}})
-    spent = comparisons.budgets_spent(found.results(), found.spec, found.curves())
-    assert sentences.budgets(spent, found.spec) == (
+    reported = pretended(tmp_path, 0.0, strategies={"uniform": {"type": "uniform"}})
+    spent = comparisons.budgets_spent(reported.results(), reported.spec, reported.curves())
+    assert sentences.budgets(spent, reported.spec) == (
         "Every run takes 300 environment steps; the table of budgets has its updates."
     )
-    assert sentences.compared(what_ran(found)).startswith("Compared: only uniform, on CartPole-v1")
-    assert "pairs" not in sentences.compared(what_ran(found))
+    assert sentences.compared(what_ran(reported)).startswith("Compared: only uniform, on CartPole-v1")
+    assert "pairs" not in sentences.compared(what_ran(reported))
 
 
 def test_too_few_seeds_are_reported(tmp_path):
@@ -357,10 +359,10 @@ def test_one_run_has_no_interval(tmp_path):
     for runs in ([1, 1], [10, 1]):
         reported = sentences.few_seeds(study(tmp_path, seeds=10).spec, runs, [])
         assert reported.startswith("A strategy with a single run has no interval")
-    found = pretended(tmp_path, 1.0, seeds=1, chunk_size=1)
-    curves = comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)
+    alone = pretended(tmp_path, 1.0, seeds=1, chunk_size=1)
+    curves = comparisons.curves_of(alone.results(), alone.spec, comparisons.RETURN)
     (difference, _) = comparisons.differences(curves, "uniform")
-    assert headline.row(difference, found.spec).endswith("; one pair has no interval.")
+    assert headline.row(difference, alone.spec).endswith("; one pair has no interval.")
 
 
 @pytest.mark.parametrize(
@@ -434,15 +436,15 @@ def test_thinned_keeps_the_last_point_and_short_curves_whole():
 
 
 def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(tmp_path):
-    found = study(tmp_path, budget={"episodes": 300})
+    reported = study(tmp_path, budget={"episodes": 300})
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
-    time = found.spec.budget.counted
+    time = reported.spec.budget.counted
     drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], styled(["s"], "s", time))
     (axes,) = drawn.groups[0].panels[0].figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "100", "200", "300"]
     assert axes.get_xlabel() == "episodes"
     console = Console(record=True, file=StringIO())
-    PlainReporter(console).begin(found.chunks, [], 1)
+    PlainReporter(console).begin(reported.chunks, [], 1)
     assert "8 runs to do, 2,400 episodes, 1 worker." in console.export_text()
 
 
@@ -474,9 +476,9 @@ def test_a_family_shows_nothing_where_mean_and_interquartile_mean_have_other_sig
     steps, seeds = np.array([10]), np.arange(100)
     runs = {"uniform": base, "mostly": treated, "other": base + rng.normal(0.0, 3.0, 100)}
     curves = [Curve("E", "q", name, seeds, steps, values[:, None]) for name, values in runs.items()]
-    found = {d.strategy: d for d in comparisons.differences(curves, "uniform") if d.measure == "final"}
-    assert found["mostly"].iqm.low > 0.0
+    differences = {d.strategy: d for d in comparisons.differences(curves, "uniform") if d.measure == "final"}
+    assert differences["mostly"].iqm.low > 0.0
     assert (treated - base).mean() < 0.0
-    assert not found["mostly"].shown
+    assert not differences["mostly"].shown
     alone = comparisons.differences(curves[:2], "uniform")[0]
     assert alone.shown

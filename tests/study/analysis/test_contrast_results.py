@@ -33,7 +33,7 @@ def spec(*contrasts, **changes):
     return Spec.from_table(table(**standard | {"contrasts": list(contrasts)} | changes), source="my.toml")
 
 
-def made(study, level, metric="eval/mean_reward", seeds=range(10), noise=0.0):
+def curves_at(study, level, metric="eval/mean_reward", seeds=range(10), noise=0.0):
     """Return a way to get curves: flat ones at ``level(cell's factors)``, plus what a seed does to all cells."""
     curves = []
     for s in study.strategies:
@@ -58,24 +58,24 @@ def test_cells_are_matched_in_all_that_is_not_named():
         (name.format(1, 0), "uniform"),
         (name.format(4, 0), "blocks"),
     }
-    assert all(len(side) == 1 for one in (dependence, choice) for g in one.groups for side in g)
+    assert all(len(side) == 1 for contrast in (dependence, choice) for g in contrast.groups for side in g)
     assert both.unit == "score"
     assert both.groups == ()
 
 
 def test_a_list_of_values_is_averaged_within_its_group():
-    one = {"name": "any", "more": {"choice": "td", "beta": [0.0, 1.0]}, "less": {"choice": "uniform"}}
-    (found,) = resolve_contrasts(spec(one))
-    assert [(len(g.more), len(g.less)) for g in found.groups] == [(2, 1)] * 4
+    contrast = {"name": "any", "more": {"choice": "td", "beta": [0.0, 1.0]}, "less": {"choice": "uniform"}}
+    (contrast_cells,) = resolve_contrasts(spec(contrast))
+    assert [(len(g.more), len(g.less)) for g in contrast_cells.groups] == [(2, 1)] * 4
 
 
 def test_names_of_tables_and_of_strategies_select_too():
     plain = {"uniform": {"type": "uniform"}, "prioritized": {"type": "prioritized", "vary": {"beta": [0.0, 1.0]}}}
     by_table = {"name": "t", "more": {"strategy": "prioritized", "beta": 0.0}, "less": {"strategy": "uniform"}}
     by_name = {"name": "n", "more": {"strategy": "prioritized.beta-0", "beta": 0}, "less": {"strategy": "uniform"}}
-    found = resolve_contrasts(spec(by_table, by_name, strategies=plain))
-    assert found[0].groups == found[1].groups
-    assert len(found[0].groups) == 2
+    resolved = resolve_contrasts(spec(by_table, by_name, strategies=plain))
+    assert resolved[0].groups == resolved[1].groups
+    assert len(resolved[0].groups) == 2
 
 
 def test_learners_that_vary_are_matched_with_themselves():
@@ -99,66 +99,66 @@ def truth(factors):
 
 def test_a_known_effect_is_found_exactly():
     study = spec(DEPENDENCE, CHOICE, BOTH)
-    found = {f.contrast.name: f for f in evaluate_contrasts(study, made(study, truth)).results}
+    results = {f.contrast.name: f for f in evaluate_contrasts(study, curves_at(study, truth)).results}
     # four prioritized pairs at 0.2 - 0.2, two uniform ones at 0.2; choice: mean of 0.1 and 0.3
-    np.testing.assert_allclose(found["dependence"].each.values, 0.2 / 3)
-    np.testing.assert_allclose(found["choice"].each.values, 0.2)
-    np.testing.assert_allclose(found["both"].each.values, 0.2 / 3 - 0.2)
-    assert (found["dependence"].groups, found["dependence"].cells) == (6, 12)
-    assert found["dependence"].p == found["dependence"].p_max_t == 2 / 2**10
-    assert [found[k].verdict for k in ("dependence", "choice", "both")] == ["higher", "higher", "lower"]
-    assert sentence(found["dependence"]).startswith(
+    np.testing.assert_allclose(results["dependence"].each.values, 0.2 / 3)
+    np.testing.assert_allclose(results["choice"].each.values, 0.2)
+    np.testing.assert_allclose(results["both"].each.values, 0.2 / 3 - 0.2)
+    assert (results["dependence"].groups, results["dependence"].cells) == (6, 12)
+    assert results["dependence"].p == results["dependence"].p_max_t == 2 / 2**10
+    assert [results[k].verdict for k in ("dependence", "choice", "both")] == ["higher", "higher", "lower"]
+    assert sentence(results["dependence"]).startswith(
         "The average score was higher with block_length 1 than with block_length 4. Block_length 1 vs block_length 4: "
         "higher, +0.067 in average score, mean of 2 environments (uncorrected 95 % interval +0.067 to +0.067; "
     )
-    assert sentence(found["both"]).startswith(
+    assert sentence(results["both"]).startswith(
         "The difference in average score was lower in “dependence” than in “choice”. "
     )
-    assert found["both"].each.seeds.tolist() == list(range(10))
+    assert results["both"].each.seeds.tolist() == list(range(10))
 
 
 def test_returns_of_one_environment_need_no_score():
-    one = CHOICE | {
+    contrast = CHOICE | {
         "more": {"choice": "td", "beta": 0.0, "environment": "Acrobot-v1"},
         "less": {"choice": "uniform", "environment": "Acrobot-v1"},
     }
-    study = spec(one, scores={})
-    (found,) = evaluate_contrasts(study, made(study, truth)).results
-    assert found.contrast.unit == "return"
-    np.testing.assert_allclose(found.each.values, 100.0)
+    study = spec(contrast, scores={})
+    (result,) = evaluate_contrasts(study, curves_at(study, truth)).results
+    assert result.contrast.unit == "return"
+    np.testing.assert_allclose(result.each.values, 100.0)
 
 
 def test_other_metrics_keep_their_unit_and_are_not_judged():
-    one = DEPENDENCE | {"metric": "replay/same_episode_share", "measure": "final"}
-    study = spec(one)
-    share = made(study, lambda f: -0.5 * (f["block_length"] == 1), metric="replay/same_episode_share")
-    (found,) = evaluate_contrasts(study, share).results
-    assert (found.contrast.unit, found.verdict) == ("replay/same_episode_share", "lower")
-    np.testing.assert_allclose(found.each.values, -0.5)
+    contrast = DEPENDENCE | {"metric": "replay/same_episode_share", "measure": "final"}
+    study = spec(contrast)
+    share = curves_at(study, lambda f: -0.5 * (f["block_length"] == 1), metric="replay/same_episode_share")
+    (result,) = evaluate_contrasts(study, share).results
+    assert (result.contrast.unit, result.verdict) == ("replay/same_episode_share", "lower")
+    np.testing.assert_allclose(result.each.values, -0.5)
     assert (
         ": lower, −0.50 in final pairs from one episode, mean of 2 environments (uncorrected 95 % interval"
-        in sentence(found)
+        in sentence(result)
     )
 
 
 @pytest.mark.parametrize(("better", "word"), [("lower", "worse"), ("higher", "better")])
 def test_an_error_is_better_lower(better, word):
     study = spec(DEPENDENCE | {"better": better})
-    shown = matrix(evaluate_contrasts(study, made(study, truth)).results)
+    shown = matrix(evaluate_contrasts(study, curves_at(study, truth)).results)
     ((_, (cell,)),) = shown.rows
     assert (cell.kind, cell.word, cell.sign, cell.effect) == (word, "higher", "▲", "+0.067")
 
 
 def test_sizes_are_those_of_the_statistics_module():
     study = spec(DEPENDENCE | {"equivalence": 0.05})
-    (found,) = evaluate_contrasts(study, made(study, lambda f: 0.0, noise=3.0)).results
-    c = found.each.values
+    (result,) = evaluate_contrasts(study, curves_at(study, lambda f: 0.0, noise=3.0)).results
+    c = result.each.values
     assert c.std() > 0
-    assert found.size == statistics.bootstrap_interval(c)
-    assert found.inner == statistics.bootstrap_interval(c, level=0.9)
-    limit = statistics.interval_t(found.size, len(c))
-    assert found.p == statistics.sign_flip_test(c).p >= statistics.interval_p(found.size, len(c))
-    assert found.p_max_t == max(found.p, float(statistics.max_t(c[:, None], limits=[limit])[0]))
+    assert result.size == statistics.bootstrap_interval(c)
+    assert result.inner == statistics.bootstrap_interval(c, level=0.9)
+    limit = statistics.interval_t(result.size, len(c))
+    assert result.p == statistics.sign_flip_test(c).p >= statistics.interval_p(result.size, len(c))
+    assert result.p_max_t == max(result.p, float(statistics.max_t(c[:, None], limits=[limit])[0]))
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_verdicts(effect, noise, bound, verdict):
         "less": {"choice": "uniform", "environment": "CartPole-v1"},
     }
     study = spec({"name": "choice", **choice} | ({"equivalence": bound} if bound else {}))
-    curves = made(study, lambda f: effect * (f["choice"] == "td") + rng.normal(0, noise))
-    (found,) = evaluate_contrasts(study, curves).results
-    each = found.each.values
-    assert found.verdict == verdict, each
+    curves = curves_at(study, lambda f: effect * (f["choice"] == "td") + rng.normal(0, noise))
+    (result,) = evaluate_contrasts(study, curves).results
+    each = result.each.values
+    assert result.verdict == verdict, each
     if bound:
-        assert f"±{bound}" in sentence(found)
+        assert f"±{bound}" in sentence(result)
 
 
 @pytest.mark.parametrize(
@@ -206,15 +206,15 @@ def test_a_published_statement_is_reproduced_by_its_verdicts(verdict, agreeing, 
 def test_nothing_is_equivalent_with_fewer_than_five_seeds():
     study = spec(DEPENDENCE | {"equivalence": 0.05})
     for few, verdict in ((4, "inconclusive"), (5, "equivalent")):
-        (found,) = evaluate_contrasts(study, made(study, lambda f: 0.0, seeds=range(few), noise=0.1)).results
-        assert found.equivalence.equivalent
-        assert found.verdict == verdict
+        (result,) = evaluate_contrasts(study, curves_at(study, lambda f: 0.0, seeds=range(few), noise=0.1)).results
+        assert result.equivalence.equivalent
+        assert result.verdict == verdict
 
 
 def corrected(each, resamples=1_000):
     """The corrected p-values of contrasts with the intervals that belong to them."""
     return contrast_results.corrected(
-        each, [statistics.bootstrap_interval(one.values, resamples=resamples) for one in each]
+        each, [statistics.bootstrap_interval(values.values, resamples=resamples) for values in each]
     )
 
 
@@ -232,10 +232,10 @@ def test_a_contrast_that_lacks_seeds_takes_part_with_those_it_has():
     rng = np.random.default_rng(1)
     a, b = rng.normal(1, 1, size=12), rng.normal(0, 1, size=12)
     seeds = np.arange(12)
-    whole = corrected([SeedValues(seeds, a), SeedValues(seeds, b)])
+    complete = corrected([SeedValues(seeds, a), SeedValues(seeds, b)])
     part = corrected([SeedValues(seeds, a), SeedValues(seeds[4:], b[4:])])
-    assert whole[0] <= 0.05
-    assert part[0] == pytest.approx(whole[0], abs=0.02)
+    assert complete[0] <= 0.05
+    assert part[0] == pytest.approx(complete[0], abs=0.02)
     alone = corrected([SeedValues(seeds[4:], b[4:])])
     assert part[1] >= statistics.max_t(b[4:, None])[0]
     assert part[1] == pytest.approx(alone[0], abs=1e-12)
@@ -244,7 +244,9 @@ def test_a_contrast_that_lacks_seeds_takes_part_with_those_it_has():
 def test_missing_cells_are_named_and_their_groups_left_out():
     study = spec(DEPENDENCE, CHOICE)
     curves = [
-        c for c in made(study, truth)("eval/mean_reward") if (c.environment, c.strategy) != ("Acrobot-v1", "blocks")
+        c
+        for c in curves_at(study, truth)("eval/mean_reward")
+        if (c.environment, c.strategy) != ("Acrobot-v1", "blocks")
     ]
     reported = evaluate_contrasts(study, lambda _: curves)
     assert reported.warnings == (
@@ -258,7 +260,7 @@ def test_missing_cells_are_named_and_their_groups_left_out():
 
 def test_missing_seeds_are_named():
     study = spec(DEPENDENCE)
-    curves = list(made(study, truth)("eval/mean_reward"))
+    curves = list(curves_at(study, truth)("eval/mean_reward"))
     short = curves[0]
     curves[0] = Curve(short.environment, short.learner, short.strategy, short.seeds[3:], short.steps, short.values[3:])
     reported = evaluate_contrasts(study, lambda _: curves)

@@ -11,7 +11,15 @@ from replaylab.study import Spec
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
 from replaylab.study.report.headline import contrast_lines, sentence
 from replaylab.study.spec.contrasts import resolve_contrasts
-from tests.study.analysis.test_contrast_results import CHOICE, DEPENDENCE, SCORES, STATEMENT, STRATEGIES, made, spec
+from tests.study.analysis.test_contrast_results import (
+    CHOICE,
+    DEPENDENCE,
+    SCORES,
+    STATEMENT,
+    STRATEGIES,
+    curves_at,
+    spec,
+)
 
 INF = float("inf")
 D = {"name": "D", "of": ["dependence", "choice"], "primary": True, "equivalence": 5.0}
@@ -27,27 +35,27 @@ def level(factors):
 
 def results(*contrasts, noise=1.0, levels=level):
     study = spec(*contrasts)
-    return evaluate_contrasts(study, made(study, levels, noise=noise)).results
+    return evaluate_contrasts(study, curves_at(study, levels, noise=noise)).results
 
 
 class TestRoles:
     def test_numbers_are_those_of_the_means(self):
-        found = {f.contrast.name: f for f in results(*PRESENT)}
-        assert list(found) == [
+        by_name = {f.contrast.name: f for f in results(*PRESENT)}
+        assert list(by_name) == [
             *("dependence", "dependence, CartPole-v1", "dependence, Acrobot-v1"),
             *("choice", "choice, CartPole-v1", "choice, Acrobot-v1"),
             *("D", "D, CartPole-v1", "D, Acrobot-v1"),
         ]
-        family = [name for name in found if name != "D"]
-        together = mean_intervals(np.stack([found[name].each.values for name in family], axis=1))
-        alone = mean_intervals(found["D"].each.values[:, None])
+        family = [name for name in by_name if name != "D"]
+        together = mean_intervals(np.stack([by_name[name].each.values for name in family], axis=1))
+        alone = mean_intervals(by_name["D"].each.values[:, None])
         for k, name in enumerate(family):
-            assert found[name].size == (together.estimate[k], together.low[k], together.high[k])
-            assert found[name].p_max_t == together.p[k] >= found[name].p
-        assert found["D"].size == (alone.estimate[0], alone.low[0], alone.high[0])
-        assert found["D"].p == found["D"].p_max_t == alone.p[0]
-        whole, *parts = (found[name].each.values for name in ("D", "D, CartPole-v1", "D, Acrobot-v1"))
-        np.testing.assert_allclose(whole, np.mean(parts, axis=0))
+            assert by_name[name].size == (together.estimate[k], together.low[k], together.high[k])
+            assert by_name[name].p_max_t == together.p[k] >= by_name[name].p
+        assert by_name["D"].size == (alone.estimate[0], alone.low[0], alone.high[0])
+        assert by_name["D"].p == by_name["D"].p_max_t == alone.p[0]
+        mean_values, *parts = (by_name[name].each.values for name in ("D", "D, CartPole-v1", "D, Acrobot-v1"))
+        np.testing.assert_allclose(mean_values, np.mean(parts, axis=0))
 
     def test_without_a_primary_one_all_is_as_before(self):
         *_, both = results(DEPENDENCE, CHOICE, {"name": "both", "of": ["dependence", "choice"]})
@@ -57,20 +65,20 @@ class TestRoles:
 
     def test_p_values_and_intervals_agree(self):
         for noise in (1.0, 20.0, 60.0):
-            for found in results(*PRESENT, noise=noise):
-                assert (found.p_max_t < 0.05) == (not found.size.low <= 0 <= found.size.high)
+            for result in results(*PRESENT, noise=noise):
+                assert (result.p_max_t < 0.05) == (not result.size.low <= 0 <= result.size.high)
 
     @pytest.mark.parametrize("noise", [1.0, 20.0, 60.0])
     def test_the_interval_that_is_printed_is_the_one_that_decides(self, noise):
-        bounded = [one | {"equivalence": 30.0} for one in PRESENT]
+        bounded = [contrast | {"equivalence": 30.0} for contrast in PRESENT]
         seen = set()
-        for found in results(*bounded, noise=noise):
-            size, label = found.reported.interval, found.reported.label
-            seen.add((label, found.verdict))
-            if found.verdict == "equivalent":
+        for result in results(*bounded, noise=noise):
+            size, label = result.reported.interval, result.reported.label
+            seen.add((label, result.verdict))
+            if result.verdict == "equivalent":
                 assert -30.0 < size.low < size.high < 30.0
-            elif found.verdict in ("higher", "lower", "inconclusive"):
-                assert (found.verdict == "inconclusive") == (size.low <= 0.0 <= size.high)
+            elif result.verdict in ("higher", "lower", "inconclusive"):
+                assert (result.verdict == "inconclusive") == (size.low <= 0.0 <= size.high)
         family = {verdict for label, verdict in seen if label == "simultaneous 95 %"}
         assert "equivalent" in family or noise == 60.0
         assert {label for label, _ in seen} <= {"simultaneous 95 %", "90 %", "95 %"}
@@ -84,7 +92,7 @@ class TestRoles:
 
 def of(study, noise):
     """Curves of the study's seeds, those of choosing by TD error one higher."""
-    return made(study, lambda f: float(f["choice"] == "td"), seeds=study.seeds, noise=noise)
+    return curves_at(study, lambda f: float(f["choice"] == "td"), seeds=study.seeds, noise=noise)
 
 
 class TestFewSeeds:
@@ -95,16 +103,16 @@ class TestFewSeeds:
     )
     def test_seeds_that_agree_by_chance_decide_nothing(self, seeds, verdict):
         study = spec(CHOICE | {"primary": True}, seeds=seeds)
-        (found,) = evaluate_contrasts(study, of(study, 1e-3)).results
-        assert found.p < 0.05 < 0.9 < found.size.low / found.size.estimate
-        assert found.verdict == verdict
+        (result,) = evaluate_contrasts(study, of(study, 1e-3)).results
+        assert result.p < 0.05 < 0.9 < result.size.low / result.size.estimate
+        assert result.verdict == verdict
 
     def test_equal_seeds_have_no_interval(self):
         study = spec(CHOICE | {"primary": True, "equivalence": 5.0}, seeds=5)
         equal = evaluate_contrasts(study, of(study, 0.0))
-        (found,) = equal.results
-        assert (found.size.low, found.size.high, found.p) == (-INF, INF, 2 / 2**5)
-        assert (found.reported.interval, found.reported.label) == (found.inner, "90 %"), "by which it is equivalent"
+        (result,) = equal.results
+        assert (result.size.low, result.size.high, result.p) == (-INF, INF, 2 / 2**5)
+        assert (result.reported.interval, result.reported.label) == (result.inner, "90 %"), "by which it is equivalent"
         unbounded = evaluate_contrasts(spec(CHOICE | {"primary": True}, seeds=5), of(study, 0.0))
         assert "(95 % interval −∞ to +∞; " in contrast_lines(unbounded)[0]
 
@@ -122,28 +130,28 @@ class TestWeights:
         c = {"name": "choice", "more": {"choice": "td", "beta": 0.0}, "less": {"choice": "uniform", "beta": 0.0}}
         w = {"name": "W", "weights": weights, "each_environment": True}
         study = spec(d, c | {"each_environment": True}, D, w, strategies=strategies)
-        found = {f.contrast.name: f for f in evaluate_contrasts(study, made(study, level, noise=4.0)).results}
+        by_name = {f.contrast.name: f for f in evaluate_contrasts(study, curves_at(study, level, noise=4.0)).results}
         for place in ("", ", CartPole-v1", ", Acrobot-v1"):
-            np.testing.assert_allclose(found[f"W{place}"].each.values, found[f"D{place}"].each.values)
-        assert found["W"].cells == 4
+            np.testing.assert_allclose(by_name[f"W{place}"].each.values, by_name[f"D{place}"].each.values)
+        assert by_name["W"].cells == 4
 
     def test_cells_are_chosen(self):
         w = {"name": "W", "weights": {"uniform": 1, "blocks": -1}, "within": {"environment": "CartPole-v1"}}
-        (found,) = resolve_contrasts(spec(w))
-        assert {cell.environment for cell in found.cells} == {"CartPole-v1"}
-        assert found.unit == "score"
+        (resolved,) = resolve_contrasts(spec(w))
+        assert {cell.environment for cell in resolved.cells} == {"CartPole-v1"}
+        assert resolved.unit == "score"
 
 
 class TestChecks:
     def test_a_check_that_fails_guards(self):
         wrong = CHECK | {"name": "one", "guards": ["D"]}
         right = CHECK | {"name": "other", "check": [-INF, -0.1]}
-        found = {f.contrast.name: f for f in results(*PRESENT, wrong, right)}
-        assert (found["one"].verdict, found["other"].verdict) == ("failed", "passed")
-        assert found["D"].verdict == "not interpretable"
-        assert found["dependence"].verdict == "higher"
+        by_name = {f.contrast.name: f for f in results(*PRESENT, wrong, right)}
+        assert (by_name["one"].verdict, by_name["other"].verdict) == ("failed", "passed")
+        assert by_name["D"].verdict == "not interpretable"
+        assert by_name["dependence"].verdict == "higher"
         study = spec(*PRESENT, wrong, right)
-        said = contrast_lines(evaluate_contrasts(study, made(study, level, noise=1.0)))
+        said = contrast_lines(evaluate_contrasts(study, curves_at(study, level, noise=1.0)))
         assert said[0] == "Not interpretable: the check one failed."
         (check,) = (line for line in said if line.startswith("one"))
         assert check.startswith("one: Check failed on the mean of environments.")
@@ -156,10 +164,10 @@ class TestChecks:
 
     def test_not_being_sure_is_failing(self):
         check = {"name": "c", "more": CHOICE["more"], "less": CHOICE["less"], "check": [-0.025, 1.0]}
-        *_, found = results(*PRESENT, check, noise=10.0)
-        assert found.verdict == "failed"
-        *_, found = results(*PRESENT, check, noise=0.1)
-        assert found.verdict == "passed"
+        *_, judged = results(*PRESENT, check, noise=10.0)
+        assert judged.verdict == "failed"
+        *_, judged = results(*PRESENT, check, noise=0.1)
+        assert judged.verdict == "passed"
 
     def test_a_check_that_cannot_be_made_fails(self):
         check = CHECK | {"metric": "replay/same_episode_share"}
@@ -168,29 +176,29 @@ class TestChecks:
     def test_a_check_has_a_result_in_each_environment(self):
         """Single draws are .2 of score better on CartPole, .08 on Acrobot; the mean alone is within the bounds."""
         check = CHECK | {"check": [-INF, -0.1]}
-        *others, found = results(*PRESENT, check)
-        assert found.verdict == "passed"
-        parts = found.by_environment
+        *others, judged = results(*PRESENT, check)
+        assert judged.verdict == "passed"
+        parts = judged.by_environment
         assert {name: part.verdict for name, part in parts.items()} == {"CartPole-v1": "passed", "Acrobot-v1": "failed"}
-        np.testing.assert_allclose(np.mean([p.each.values for p in parts.values()], axis=0), found.each.values)
+        np.testing.assert_allclose(np.mean([p.each.values for p in parts.values()], axis=0), judged.each.values)
         assert [part.size.estimate for part in parts.values()] == pytest.approx([-0.2, -0.08], abs=0.01)
         assert {other.verdict for other in others} != {"not interpretable"}, "the mean decides"
         assert not any(other.by_environment for other in others)
-        assert sentence(found).startswith("Check passed on the mean of environments.")
-        assert sentence(found).endswith(
+        assert sentence(judged).startswith("Check passed on the mean of environments.")
+        assert sentence(judged).endswith(
             " By environment: failed in Acrobot-v1 (−0.080); passed in CartPole-v1 (−0.20)."
         )
 
     def test_a_check_of_contrasts_has_one_too(self):
         check = {"name": "both", "of": ["dependence", "choice"], "check": [-INF, INF]}
-        found = {f.contrast.name: f for f in results(*PRESENT, check)}
-        for environment, part in found["both"].by_environment.items():
-            np.testing.assert_allclose(part.each.values, found[f"D, {environment}"].each.values)
+        by_name = {f.contrast.name: f for f in results(*PRESENT, check)}
+        for environment, part in by_name["both"].by_environment.items():
+            np.testing.assert_allclose(part.each.values, by_name[f"D, {environment}"].each.values)
 
     def test_a_check_of_one_environment_is_one(self):
         study = spec(DEPENDENCE | {"primary": True}, CHECK, environments=["CartPole-v1"], scores={})
-        *_, found = evaluate_contrasts(study, made(study, level, noise=1.0)).results
-        assert found.by_environment == {}
+        *_, result = evaluate_contrasts(study, curves_at(study, level, noise=1.0)).results
+        assert result.by_environment == {}
 
     def test_checks_are_not_in_the_family(self):
         before = results(*PRESENT)
@@ -207,7 +215,7 @@ class TestChecks:
 
     def test_a_check_of_contrasts_on_each_environment_is_one(self):
         check = {"name": "both", "of": ["dependence", "choice"], "check": [-INF, INF], "guards": ["D"]}
-        names = [one.name for one in resolve_contrasts(spec(*PRESENT, check)) if one.check is not None]
+        names = [contrast.name for contrast in resolve_contrasts(spec(*PRESENT, check)) if contrast.check is not None]
         assert names == ["both"]
 
     def test_infinite_bounds_survive_a_record(self):

@@ -41,9 +41,9 @@ def test_none_where_nothing_counted(tmp_path):
 
 def test_pairs_are_of_seeds_that_both_have():
     base, other = visits("base", np.eye(4) + 1, [0, 1, 2, 5]), visits("other", np.eye(4), [1, 2, 3, 5])
-    ((own, against),) = visit_counts.paired_visits([base, other], "base")
-    assert own.seeds.tolist() == against.seeds.tolist() == [1, 2, 5]
-    np.testing.assert_array_equal(own.counts, np.eye(4)[[0, 1, 3]])
+    ((of_strategy, against),) = visit_counts.paired_visits([base, other], "base")
+    assert of_strategy.seeds.tolist() == against.seeds.tolist() == [1, 2, 5]
+    np.testing.assert_array_equal(of_strategy.counts, np.eye(4)[[0, 1, 3]])
     np.testing.assert_array_equal(against.counts, (np.eye(4) + 1)[[1, 2, 3]])
     alone = visits("far", np.ones((1, 4)), [9])
     assert visit_counts.paired_visits([base, alone], "base") == []
@@ -58,8 +58,8 @@ def test_distances_are_tested_and_corrected_over_all_comparisons():
         visits("other", rng.integers(1, 9, (8, 5)) * [9, 1, 1, 1, 1]),
     )
     first, second = visit_counts.visit_differences([base, same, other], "base")
-    for found, own in ((first, same), (second, other)):
-        assert (found.distance, found.p) == statistics.share_distance_test(own.counts, base.counts)
+    for distances, counts in ((first, same), (second, other)):
+        assert (distances.distance, distances.p) == statistics.share_distance_test(counts.counts, base.counts)
     assert second.p == 2 / 2**8
     assert second.p_holm == 2 * second.p
     assert first.p_holm == first.p > 0.05
@@ -67,10 +67,10 @@ def test_distances_are_tested_and_corrected_over_all_comparisons():
 
 def test_states_that_differ_are_found_and_others_are_not():
     rng = np.random.default_rng(1)
-    base, own = rng.multinomial(1_000, [0.2] * 5, 12), rng.multinomial(1_000, [0.3, 0.1, 0.2, 0.2, 0.2], 12)
+    base, counts = rng.multinomial(1_000, [0.2] * 5, 12), rng.multinomial(1_000, [0.3, 0.1, 0.2, 0.2, 0.2], 12)
     padding = np.zeros((12, 2), int)
     p = visit_counts.state_p_values(
-        visits("own", np.hstack([own, padding])), visits("base", np.hstack([base, padding]))
+        visits("own", np.hstack([counts, padding])), visits("base", np.hstack([base, padding]))
     )
     assert (p[:2] < 0.01).all()
     assert (p[2:5] > 0.05).all()
@@ -84,8 +84,8 @@ def test_one_seed_says_nothing_of_single_states():
 @pytest.mark.parametrize("states", [3, 500])
 def test_places_add_up_their_states(states):
     rng = np.random.default_rng(2)
-    found = visits("a", rng.integers(0, 9, (4, states)))
+    counts = visits("a", rng.integers(0, 9, (4, states)))
     cells = rng.integers(0, 3, states)
     np.testing.assert_array_equal(
-        found.at(cells, 3).counts, [[row[cells == cell].sum() for cell in range(3)] for row in found.counts]
+        counts.at(cells, 3).counts, [[row[cells == cell].sum() for cell in range(3)] for row in counts.counts]
     )

@@ -185,9 +185,9 @@ class ExecutorConformance:
     @classmethod
     def executor(cls):
         """One for all tests: its workers take seconds to start, and it works again after `close`."""
-        made = cls().make()
-        yield made
-        made.close()
+        created = cls().make()
+        yield created
+        created.close()
 
     def test_it_is_one(self, executor):
         assert isinstance(executor, Executor)
@@ -207,13 +207,13 @@ class ExecutorConformance:
                 assert damage(file) is None
 
     def test_a_study_has_the_same_rows_as_with_one_worker(self, executor, tmp_path):
-        made, kept = study(tmp_path, **NETWORKS), Kept(executor)
-        assert made.run(executor=kept).complete
-        assert kept.closed == 1
-        assert files_here().keys() == {chunk.id for chunk in made.chunks}
-        for chunk in made.chunks:
-            assert made.file_of(chunk).read_bytes() == files_here()[chunk.id]
-            assert made.record(f"timing/{chunk.id}")["machine"] is not None
+        tiny, shared = study(tmp_path, **NETWORKS), Kept(executor)
+        assert tiny.run(executor=shared).complete
+        assert shared.closed == 1
+        assert files_here().keys() == {chunk.id for chunk in tiny.chunks}
+        for chunk in tiny.chunks:
+            assert tiny.file_of(chunk).read_bytes() == files_here()[chunk.id]
+            assert tiny.record(f"timing/{chunk.id}")["machine"] is not None
 
     def test_progress_grows_up_to_the_end(self, executor):
         (long,) = chunks(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 2_000})
@@ -258,13 +258,13 @@ class ExecutorConformance:
     def test_a_bad_seed_is_reported_and_the_others_are_there(self, executor, tmp_path):
         bad, of_the_others = picky_here()
         assert 0 < len(bad) < 6
-        made = study(tmp_path, **PICKY, chunk_size=6)
-        (failure,) = made.run(executor=Kept(executor)).failures
+        tiny = study(tmp_path, **PICKY, chunk_size=6)
+        (failure,) = tiny.run(executor=Kept(executor)).failures
         assert failure.chunk.seeds == bad
         assert failure.traceback.startswith(f"Fails with seed {', '.join(map(str, bad))}. Seed {min(bad)}:\n")
         assert failure.traceback.endswith("RuntimeError: bad luck\n")
-        np.testing.assert_equal(rows(made), of_the_others)
-        again = made.run(executor=Kept(executor))
+        np.testing.assert_equal(rows(tiny), of_the_others)
+        again = tiny.run(executor=Kept(executor))
         assert again.ran == ()
         assert [f.chunk.seeds for f in again.failures] == [failure.chunk.seeds]
         assert [f.stem for f in (tmp_path / "failures").iterdir()] == [failure.chunk.id]
@@ -282,8 +282,8 @@ class ExecutorConformance:
 
     def test_no_more_than_its_slots_are_in_flight(self, executor, tmp_path):
         counted = Counted(Kept(executor))
-        made = study(tmp_path, **TABLES | {"seeds": 5})
-        assert made.run(executor=counted).complete
+        tiny = study(tmp_path, **TABLES | {"seeds": 5})
+        assert tiny.run(executor=counted).complete
         assert counted.submitted == 10 + 2  # and a check of each strategy
         assert counted.most == executor.slots
 
@@ -322,13 +322,13 @@ class ExecutorConformance:
                 if self.done == 2:
                     raise KeyboardInterrupt
 
-        made = study(tmp_path, **TABLES)
+        tiny = study(tmp_path, **TABLES)
         with pytest.raises(KeyboardInterrupt):
-            made.run(executor=executor, reporter=Impatient())
-        there = len(made.present)
-        assert there >= 2
-        assert len(made.run(executor=self.make_another()).ran) == 6 - there
-        np.testing.assert_equal(rows(made), rows_here())
+            tiny.run(executor=executor, reporter=Impatient())
+        present = len(tiny.present)
+        assert present >= 2
+        assert len(tiny.run(executor=self.make_another()).ran) == 6 - present
+        np.testing.assert_equal(rows(tiny), rows_here())
 
     def test_a_killed_worker_loses_its_task_and_no_other(self, executor):
         (long, *_), lakes = chunks(budget={"steps": 10_000_000}), chunks()
@@ -342,4 +342,4 @@ class ExecutorConformance:
         lost, *others = finish(executor, [TrainTask(long), *map(TrainTask, lakes)], kill)
         assert isinstance(lost, Lost)
         assert not lost.reason.endswith(".")
-        assert all(isinstance(one, Finished) for one in others)
+        assert all(isinstance(event, Finished) for event in others)

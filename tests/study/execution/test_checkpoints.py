@@ -63,18 +63,18 @@ class Spy(Reporter):
             raise KeyboardInterrupt
 
 
-def kept(made: Study) -> dict[str, int]:
+def kept_at(tiny: Study) -> dict[str, int]:
     """Return the steps at which chunks were kept, by id."""
-    found = {}
-    for file in made.folder.glob("checkpoints/*/run.json"):
-        found[file.parent.name] = json.loads(file.read_text())["steps"]
-    return found
+    steps = {}
+    for file in tiny.folder.glob("checkpoints/*/run.json"):
+        steps[file.parent.name] = json.loads(file.read_text())["steps"]
+    return steps
 
 
 def unbroken(folder: Path, **changes) -> dict[str, list]:
-    made = study(folder, **changes)
-    assert made.run(executor=InProcess(), checkpoint_every=None).complete
-    return rows(made)
+    tiny = study(folder, **changes)
+    assert tiny.run(executor=InProcess(), checkpoint_every=None).complete
+    return rows(tiny)
 
 
 LONG = DEEP | {"budget__steps": 900, "evaluation__every": 300}
@@ -89,12 +89,12 @@ def long_rows(tmp_path_factory):
 @pytest.fixture(scope="module")
 def broken_off(tmp_path_factory):
     """The folder of a run of `LONG` that was interrupted when its chunk had come to a third."""
-    made = study(tmp_path_factory.mktemp("broken-off"), **LONG)
+    tiny = study(tmp_path_factory.mktemp("broken-off"), **LONG)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker, "_REPORT_SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
-            made.run(executor=InProcess(), reporter=Spy(300), checkpoint_every=0.02)
-    return made.folder
+            tiny.run(executor=InProcess(), reporter=Spy(300), checkpoint_every=0.02)
+    return tiny.folder
 
 
 @pytest.fixture
@@ -104,88 +104,88 @@ def interrupted(broken_off, tmp_path):
 
 
 def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(interrupted, long_rows):
-    made = interrupted
-    there = kept(made)
-    assert there
+    tiny = interrupted
+    before = kept_at(tiny)
+    assert before
     again = Spy()
-    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
-    for name, steps in there.items():
+    assert tiny.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+    for name, steps in before.items():
         assert 0 < steps <= min(again.seen[name])
-    np.testing.assert_equal(rows(made), long_rows)
-    assert not (made.folder / "checkpoints").exists()
+    np.testing.assert_equal(rows(tiny), long_rows)
+    assert not (tiny.folder / "checkpoints").exists()
 
 
 def test_the_time_before_the_break_counts(interrupted):
-    made = interrupted
-    (name,) = kept(made)
-    state = made.folder / "checkpoints" / name / json.loads(_manifest(made, name).read_text())["files"]["state"]["file"]
+    tiny = interrupted
+    (name,) = kept_at(tiny)
+    state = tiny.folder / "checkpoints" / name / json.loads(_manifest(tiny, name).read_text())["files"]["state"]["file"]
     with np.load(state) as arrays:
         before = float(arrays["recorder/trained_seconds"])
     assert before > 0
-    made.run(executor=InProcess(), checkpoint_every=1_000.0)
-    assert kept(made) == {}
-    assert made.record(f"timing/{name}")["seconds"] > before
+    tiny.run(executor=InProcess(), checkpoint_every=1_000.0)
+    assert kept_at(tiny) == {}
+    assert tiny.record(f"timing/{name}")["seconds"] > before
 
 
 def test_episodes_of_which_some_seeds_have_had_theirs(tmp_path):
     expected = unbroken(tmp_path / "unbroken", **EPISODES)
-    made = study(tmp_path / "made", **EPISODES)
+    tiny = study(tmp_path / "made", **EPISODES)
     for stop in (30, 60):
         with pytest.raises(KeyboardInterrupt):
-            made.run(executor=InProcess(), reporter=Spy(stop), checkpoint_every=OFTEN)
-        assert kept(made)
-    assert made.run(executor=InProcess(), checkpoint_every=OFTEN).complete
-    np.testing.assert_equal(rows(made), expected)
+            tiny.run(executor=InProcess(), reporter=Spy(stop), checkpoint_every=OFTEN)
+        assert kept_at(tiny)
+    assert tiny.run(executor=InProcess(), checkpoint_every=OFTEN).complete
+    np.testing.assert_equal(rows(tiny), expected)
 
 
 @pytest.mark.parametrize("damage", ["manifest", "state", "buffer"])
 def test_a_damaged_checkpoint_is_left_and_the_chunk_begins_again(interrupted, damage, long_rows):
-    made = interrupted
-    (name,) = kept(made)
-    manifest = _manifest(made, name)
+    tiny = interrupted
+    (name,) = kept_at(tiny)
+    manifest = _manifest(tiny, name)
     listed = json.loads(manifest.read_text())
     folder = manifest.parent
     if damage == "buffer":
-        file = max((folder / listed["buffer"]).iterdir(), key=lambda one: one.stat().st_size)
+        file = max((folder / listed["buffer"]).iterdir(), key=lambda path: path.stat().st_size)
     else:
         file = manifest if damage == "manifest" else folder / listed["files"]["state"]["file"]
     file.write_bytes(file.read_bytes()[:-9])
     again = Spy()
-    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=3 * OFTEN).complete
+    assert tiny.run(executor=InProcess(), reporter=again, checkpoint_every=3 * OFTEN).complete
     assert min(again.seen[name]) < listed["steps"]
-    np.testing.assert_equal(rows(made), long_rows)
+    np.testing.assert_equal(rows(tiny), long_rows)
 
 
 def test_an_executor_elsewhere_is_given_no_folder(tmp_path):
-    given = []
+    folders = []
 
     class Elsewhere(Counted):
         def submit(self, task):
-            given.append(getattr(task, "checkpoints", None))
+            folders.append(getattr(task, "checkpoints", None))
             return super().submit(task)
 
-    made = study(tmp_path, **DEEP)
-    made.run(executor=Elsewhere(InProcess()), checkpoint_every=0.0)
-    assert set(given) == {None}
+    tiny = study(tmp_path, **DEEP)
+    tiny.run(executor=Elsewhere(InProcess()), checkpoint_every=0.0)
+    assert set(folders) == {None}
 
 
 def test_what_raises_keeps_no_checkpoint(tmp_path):
-    made = study(tmp_path, environments=["tests.study.failing:FailsLater-v0"], seeds=1, chunk_size=1)
-    assert not made.run(executor=InProcess(), checkpoint_every=0.0).complete
+    tiny = study(tmp_path, environments=["tests.study.failing:FailsLater-v0"], seeds=1, chunk_size=1)
+    assert not tiny.run(executor=InProcess(), checkpoint_every=0.0).complete
     assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_disk_that_takes_no_checkpoint_changes_nothing(tmp_path):
     expected = unbroken(tmp_path / "unbroken", **DEEP)
-    made = study(tmp_path / "made", **DEEP)
-    made.folder.mkdir()
-    (made.folder / "checkpoints").write_text("in the way")
-    assert made.run(executor=InProcess(), checkpoint_every=0.0).complete
-    np.testing.assert_equal(rows(made), expected)
+    tiny = study(tmp_path / "made", **DEEP)
+    tiny.folder.mkdir()
+    (tiny.folder / "checkpoints").write_text("in the way")
+    assert tiny.run(executor=InProcess(), checkpoint_every=0.0).complete
+    np.testing.assert_equal(rows(tiny), expected)
 
 
-def _manifest(made: Study, name: str) -> Path:
-    return made.folder / "checkpoints" / name / "run.json"
+def _manifest(tiny: Study, name: str) -> Path:
+    return tiny.folder / "checkpoints" / name / "run.json"
 
 
 @pytest.mark.slow
@@ -193,14 +193,14 @@ def _manifest(made: Study, name: str) -> Path:
 def test_kills_between_checkpoints(tmp_path):
     """`kill -9` of a study and its workers."""
     longer = DEEP | {"budget__steps": 40_000, "evaluation__every": 20_000}
-    made, last = study(tmp_path / "made", **longer), 0
+    tiny, last = study(tmp_path / "made", **longer), 0
     for _ in range(2):
-        run = start(made.folder, 0.2, **longer)
-        wait_for(lambda run=run, last=last: sum(kept(made).values()) > last or run.poll() is not None)
+        run = start(tiny.folder, 0.2, **longer)
+        wait_for(lambda run=run, last=last: sum(kept_at(tiny).values()) > last or run.poll() is not None)
         assert run.poll() is None, "the study was too short to be killed"
         kill_all(run)
-        ((name, last),) = kept(made).items()
+        ((name, last),) = kept_at(tiny).items()
     again = Spy()
-    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+    assert tiny.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
     assert 0 < last <= min(again.seen[name])
-    np.testing.assert_equal(rows(made), unbroken(tmp_path / "unbroken", **longer))
+    np.testing.assert_equal(rows(tiny), unbroken(tmp_path / "unbroken", **longer))

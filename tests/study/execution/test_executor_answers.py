@@ -51,27 +51,27 @@ FEW = TABLES | {"seeds": 1}
     ],
 )
 def test_an_answer_by_which_a_task_would_get_lost_ends_the_run_with_a_sentence(odd, message, tmp_path):
-    made = study(tmp_path, **FEW)
+    tiny = study(tmp_path, **FEW)
     with pytest.raises(ConfigError, match=f"^{message}"):
-        made.run(executor=odd)
+        tiny.run(executor=odd)
     assert odd.closed == 1
-    assert len(made.run(executor=InProcess()).ran) == 2
+    assert len(tiny.run(executor=InProcess()).ran) == 2
 
 
 @pytest.mark.parametrize("result", [b"", b"nonsense", b"PAR1" + bytes(40) + b"PAR1"])
 def test_invalid_rows_are_failures_and_are_not_stored(result, tmp_path):
-    made = study(tmp_path, **FEW)
-    summary = made.run(executor=Odd(rows_as(result=result)))
+    tiny = study(tmp_path, **FEW)
+    summary = tiny.run(executor=Odd(rows_as(result=result)))
     assert not summary.complete
-    assert made.present == []
+    assert tiny.present == []
     for failure in summary.failures:
         assert failure.traceback.startswith("What the worker handed back are not the rows of this chunk: ")
-    again = made.run(executor=InProcess())
+    again = tiny.run(executor=InProcess())
     assert (len(again.ran), again.damaged) == (2, ())
 
 
 def test_rows_of_another_chunk_are_a_failure(tmp_path):
-    made, seen = study(tmp_path, **FEW), []
+    tiny, seen = study(tmp_path, **FEW), []
 
     def first(event):
         if isinstance(event, Finished) and event.result:
@@ -79,10 +79,10 @@ def test_rows_of_another_chunk_are_a_failure(tmp_path):
             return replace(event, result=seen[0])
         return event
 
-    summary = made.run(executor=Odd(first))
+    summary = tiny.run(executor=Odd(first))
     assert (len(summary.ran), len(summary.failures)) == (1, 1)
     assert "it holds the rows of other settings than its name says" in summary.failures[0].traceback
-    assert len(made.present) == 1
+    assert len(tiny.present) == 1
 
 
 def test_a_clock_that_stands_still_is_no_matter(tmp_path):
@@ -106,7 +106,7 @@ def test_events_reported_twice_count_once(tmp_path):
 def test_what_an_executor_raises_passes_through_and_it_is_closed(member, tmp_path):
     odd = Odd()
 
-    def broken(*given):
+    def broken(*arguments):
         raise OSError("no route to host")
 
     setattr(odd, member, broken)
@@ -116,15 +116,15 @@ def test_what_an_executor_raises_passes_through_and_it_is_closed(member, tmp_pat
 
 
 def test_what_close_raises_loses_no_rows(tmp_path):
-    made, odd = study(tmp_path, **FEW), Odd()
+    tiny, odd = study(tmp_path, **FEW), Odd()
 
     def broken():
         raise OSError("no route to host")
 
     odd.close = broken
     with pytest.raises(OSError, match="no route to host"):
-        made.run(executor=odd)
-    assert len(made.run(executor=InProcess()).skipped) == 2
+        tiny.run(executor=odd)
+    assert len(tiny.run(executor=InProcess()).skipped) == 2
 
 
 @pytest.mark.parametrize("name", ["annotations", "no_such_error", "Any"])
@@ -135,5 +135,5 @@ def test_a_refusal_by_an_error_of_no_such_name_is_a_sentence(name, tmp_path):
 
 
 def test_an_invalid_speed_is_a_failing_cell(tmp_path):
-    found = study(tmp_path, **FEW).estimate(executor=Odd(rows_as(result=b"fast")), seconds=0.1)
-    assert {cell.speed for cell in found.failing} == {"What the worker handed back is no speed: b'fast'"}
+    estimate = study(tmp_path, **FEW).estimate(executor=Odd(rows_as(result=b"fast")), seconds=0.1)
+    assert {cell.speed for cell in estimate.failing} == {"What the worker handed back is no speed: b'fast'"}

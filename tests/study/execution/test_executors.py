@@ -27,7 +27,11 @@ class TestLocalProcesses(ExecutorConformance):
         return LocalProcesses(workers=2)
 
     def kill_a_worker(self, executor):
-        (worker,) = [one for one, ticket in executor._busy.items() if ticket == min(executor._busy.values())]
+        (worker,) = [
+            worker_of_ticket
+            for worker_of_ticket, ticket in executor._busy.items()
+            if ticket == min(executor._busy.values())
+        ]
         os.kill(worker._process.pid, signal.SIGKILL)
 
     def test_an_idle_worker_that_died_gets_no_task(self, executor):
@@ -56,14 +60,14 @@ class TestLocalProcesses(ExecutorConformance):
         assert not event.retriable
 
     def test_what_its_worker_left_undone_is_a_failure(self, executor, tmp_path):
-        one = {"strategies": {"uniform": {"type": "uniform"}}, "seeds": 2, "chunk_size": 1}
-        made = study(tmp_path, environments=[f"{HOSTILE}:CrashesLater-v0"], **one)
+        options = {"strategies": {"uniform": {"type": "uniform"}}, "seeds": 2, "chunk_size": 1}
+        tiny = study(tmp_path, environments=[f"{HOSTILE}:CrashesLater-v0"], **options)
         reported = "The worker process ended with exit code 7 before it finished this chunk."
-        assert [f.traceback for f in made.run(executor=executor).failures] == [reported] * 2
+        assert [f.traceback for f in tiny.run(executor=executor).failures] == [reported] * 2
 
     def test_killed_worker_names_likely_cause_and_next_step(self, executor, tmp_path):
-        made = study(tmp_path, environments=[f"{HOSTILE}:KilledLater-v0"], seeds=1, **STRATEGY)
-        (failure,) = made.run(executor=executor).failures
+        tiny = study(tmp_path, environments=[f"{HOSTILE}:KilledLater-v0"], seeds=1, **STRATEGY)
+        (failure,) = tiny.run(executor=executor).failures
         assert failure.traceback == (
             "The worker process was killed by SIGKILL before it finished this chunk. The machine has most likely run "
             "out of memory. Run fewer workers (--workers), or lower `capacity` or `chunk_size`, and run the same "
@@ -125,8 +129,8 @@ class TestInProcess(ExecutorConformance):
             finish(executor, [TrainTask(watched)])
 
     def test_a_study_raises_no_separate_error(self, executor, tmp_path):
-        made = study(tmp_path, environments=["tests.study.failing:FailsLater-v0"], seeds=1)
-        failures = made.run(executor=executor).failures
+        tiny = study(tmp_path, environments=["tests.study.failing:FailsLater-v0"], seeds=1)
+        failures = tiny.run(executor=executor).failures
         assert [f.traceback.splitlines()[-1] for f in failures] == ["RuntimeError: it broke"] * 2
         broken = study(tmp_path, environments=["tests.study.failing:Fails-v0"], seeds=1)
         assert broken.estimate(executor=executor, seconds=0.1).failing

@@ -30,10 +30,10 @@ def test_a_study_extended_runs_each_seed_once_and_has_the_rows_of_one_run_in_one
     assert seeds_of(summary.skipped) == [(0, 1, 2, 3), (4,)]
     assert seeds_of(summary.ran) == [(5, 6, 7), (8, 9, 10, 11)]
     assert seeds_of(grown.chunks) == [(0, 1, 2, 3), (4,), (5, 6, 7), (8, 9, 10, 11)]
-    whole = study(tmp_path / "whole", **LAKE | MORE)
-    assert seeds_of(whole.chunks) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
-    assert whole.run(executor=InProcess()).complete
-    np.testing.assert_equal(rows(grown), rows(whole))  # NaN included
+    at_once = study(tmp_path / "whole", **LAKE | MORE)
+    assert seeds_of(at_once.chunks) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
+    assert at_once.run(executor=InProcess()).complete
+    np.testing.assert_equal(rows(grown), rows(at_once))  # NaN included
     assert grown.run(executor=InProcess()).ran == ()
     assert small.present == small.chunks, "the smaller study is still there"
 
@@ -47,8 +47,8 @@ def test_a_strategy_and_an_environment_more(tmp_path):
     summary = study(tmp_path, **more).run(executor=InProcess())
     assert {p.environment for p in summary.ran} == {"FrozenLake8x8-v1"}
     assert {p.environment for p in summary.skipped} == {"FrozenLake-v1"}
-    found = rows(study(tmp_path, **more))
-    places = zip(*(found[k] for k in ("environment", "strategy", "seed", "step", "metric")), strict=True)
+    columns = rows(study(tmp_path, **more))
+    places = zip(*(columns[k] for k in ("environment", "strategy", "seed", "step", "metric")), strict=True)
     assert set(Counter(places).values()) == {1}
 
 
@@ -67,12 +67,14 @@ def test_whatever_is_there_and_whatever_runs_next_the_rest_of_the_plan_stands():
     random = np.random.default_rng(0)
     for _ in range(300):
         seeds = tuple(random.permutation(20)[: random.integers(1, 20)].tolist())
-        there = [tuple(random.permutation(20)[: random.integers(1, 5)].tolist()) for _ in range(random.integers(0, 6))]
+        present = [
+            tuple(random.permutation(20)[: random.integers(1, 5)].tolist()) for _ in range(random.integers(0, 6))
+        ]
         size = int(random.integers(1, 8))
-        planned = chunked(seeds, size, there)
+        planned = chunked(seeds, size, present)
         assert sorted(s for chunk in planned for s in chunk) == sorted(seeds)
         ran = [chunk for chunk in planned if random.random() < 0.5]
-        assert chunked(seeds, size, [*ran, *there]) == planned
+        assert chunked(seeds, size, [*ran, *present]) == planned
 
 
 @pytest.mark.parametrize(("seeds", "size"), [((3, 1, 2), 2), (tuple(range(7)), 3), ((5,), 10)])

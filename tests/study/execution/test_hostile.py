@@ -99,11 +99,11 @@ def test_a_dry_run_knows_the_time_limit_of_an_environment_in_a_module(tmp_path):
     """In its own process, where nothing has imported the module."""
     command = [*write(tmp_path, env=f"{HOSTILE}:Numbered-v0", learner="q_learning"), "--dry-run"]
     code = f"from replaylab.commands.main import main; raise SystemExit(main({command}))"
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert (made.returncode, made.stderr) == (0, "")
-    assert "expected time: " in made.stdout
-    made = study(tmp_path, environments=[f"{HOSTILE}:Calm-v0"], seeds=1)
-    (cell,) = made.estimate(executor=InProcess(), seconds=0.1).cells[:1]
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "expected time: " in process.stdout
+    process = study(tmp_path, environments=[f"{HOSTILE}:Calm-v0"], seeds=1)
+    (cell,) = process.estimate(executor=InProcess(), seconds=0.1).cells[:1]
     assert cell.speed.limit == 50
 
 
@@ -136,14 +136,14 @@ def test_rows_that_cannot_be_written_are_a_sentence(most, tmp_path):
     """First nothing fits, then all but the rows: those that come after the first are not trained for nothing."""
     study_run = write(tmp_path, seeds=60, env="FrozenLake-v1", learner="q_learning")
     command = [sys.executable, "-m", "replaylab", *study_run]
-    made = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, timeout=120, preexec_fn=partial(small_files, most), cwd=tmp_path
     )
-    assert made.returncode == 2
-    assert made.stderr.splitlines()[-1].startswith(f"replaylab: {tmp_path / 'out'}")
-    assert "cannot be written: File too large." in made.stderr
-    assert "Traceback" not in made.stderr + made.stdout
-    assert made.stdout.count("FAILED") <= 1
+    assert process.returncode == 2
+    assert process.stderr.splitlines()[-1].startswith(f"replaylab: {tmp_path / 'out'}")
+    assert "cannot be written: File too large." in process.stderr
+    assert "Traceback" not in process.stderr + process.stdout
+    assert process.stdout.count("FAILED") <= 1
     assert not list(tmp_path.rglob("*.unfinished"))
 
 
@@ -179,8 +179,8 @@ def test_results_that_may_not_be_written_are_a_sentence(tmp_path, capsys):
 
 def test_names_as_long_as_they_may_be_make_files(tmp_path):
     long = {"strategies": {"s" * 60: {"type": "uniform"}}, "baseline": "s" * 60}
-    made = study(tmp_path, learners={"l" * 60: {"type": "dqn"}}, **long)
-    longest = made.chunks[0].model_copy(update={"environment": "e" * 100})
-    with whole_file(made.file_of(longest)) as temporary:
+    tiny = study(tmp_path, learners={"l" * 60: {"type": "dqn"}}, **long)
+    longest = tiny.chunks[0].model_copy(update={"environment": "e" * 100})
+    with whole_file(tiny.file_of(longest)) as temporary:
         temporary.write_text("x")
-    assert made.file_of(longest).read_text() == "x"
+    assert tiny.file_of(longest).read_text() == "x"

@@ -40,26 +40,26 @@ def kill_all(run: subprocess.Popen[bytes]) -> None:
     wait_for(lambda: not any(Path(f"/proc/{victim}").exists() for victim in victims))
 
 
-def check(made: Study, unbroken: Study, executor: Executor) -> None:
+def check(killed: Study, unbroken: Study, executor: Executor) -> None:
     """The files are those of an uninterrupted run."""
-    assert made.run(executor=executor).complete
-    np.testing.assert_equal(rows(made), rows(unbroken))
-    runs, timing = ({f.stem for f in (made.folder / name).iterdir()} for name in ("runs", "timing"))
+    assert killed.run(executor=executor).complete
+    np.testing.assert_equal(rows(killed), rows(unbroken))
+    runs, timing = ({f.stem for f in (killed.folder / name).iterdir()} for name in ("runs", "timing"))
     assert runs == {f.stem for f in (unbroken.folder / "runs").iterdir()}
     assert timing <= runs  # how long a chunk took is lost if the kill comes just after its rows are there
-    assert not list(made.folder.rglob("*.unfinished"))
+    assert not list(killed.folder.rglob("*.unfinished"))
 
 
-def whole(made: Study) -> int:
+def files_read(killed: Study) -> int:
     """Read all files that are there, and return how many."""
-    found = made.present
-    assert not found or np.isfinite(made.results().aggregate("count(*) as n").fetchnumpy()["n"]).all()
-    return len(found)
+    chunks_present = killed.present
+    assert not chunks_present or np.isfinite(killed.results().aggregate("count(*) as n").fetchnumpy()["n"]).all()
+    return len(chunks_present)
 
 
-def files(made: Study) -> int:
+def files(killed: Study) -> int:
     """Count the files of rows, without reading them: it is asked often."""
-    return len(list(made.folder.glob("runs/*.parquet")))
+    return len(list(killed.folder.glob("runs/*.parquet")))
 
 
 @pytest.mark.no_sanitizer
@@ -69,20 +69,20 @@ def test_kills_of_a_study_of_tables(tmp_path, kills, seeds, steps):
     clock = random.Random(5)
     tables = TABULAR | {"seeds": seeds, "budget": {"steps": steps}}
     unbroken = run_here(tmp_path / "unbroken", **tables)
-    made = study(tmp_path / "killed", **tables)
+    tiny = study(tmp_path / "killed", **tables)
     seen = []
     for turn in range(kills):
-        run = start(made.folder, **tables)
+        run = start(tiny.folder, **tables)
         if turn % 2:
             time.sleep(clock.uniform(0.0, 1.5))
         else:
-            there = whole(made)
-            wait_for(lambda run=run, there=there: files(made) > there or run.poll() is not None)
+            before = files_read(tiny)
+            wait_for(lambda run=run, count=before: files(tiny) > count or run.poll() is not None)
             time.sleep(clock.uniform(0.0, 0.1))
         kill_all(run)
-        seen.append(whole(made))
+        seen.append(files_read(tiny))
     assert 0 < seen[0] < seen[-1] <= len(unbroken.chunks)
-    check(made, unbroken, InProcess())
+    check(tiny, unbroken, InProcess())
 
 
 @pytest.mark.slow
@@ -94,13 +94,13 @@ def test_ten_kills_of_a_study_of_networks(tmp_path):
     began = time.monotonic()
     assert unbroken.run(workers=2).complete
     whole_run = time.monotonic() - began
-    made = study(tmp_path / "killed", **NETWORKS)
+    tiny = study(tmp_path / "killed", **NETWORKS)
     for _ in range(10):
-        run = start(made.folder, **NETWORKS)
+        run = start(tiny.folder, **NETWORKS)
         time.sleep(clock.uniform(0.0, 0.6) * whole_run)
         kill_all(run)
-        whole(made)
-    check(made, unbroken, LocalProcesses(2))
+        files_read(tiny)
+    check(tiny, unbroken, LocalProcesses(2))
 
 
 WRITER = textwrap.dedent(

@@ -31,7 +31,7 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_message_comes_out_as_it_went_in(message):
     stream = io.BytesIO()
     write_message(stream, message)
@@ -46,9 +46,9 @@ def test_a_message_comes_out_as_it_went_in(message):
 def test_a_message_cut_off_anywhere_is_the_end():
     stream = io.BytesIO()
     write_message(stream, Finished(b"0123456789", 1.5, HERE))
-    whole = stream.getvalue()
-    for length in range(len(whole)):
-        assert read_message(io.BytesIO(whole[:length])) is None
+    content = stream.getvalue()
+    for length in range(len(content)):
+        assert read_message(io.BytesIO(content[:length])) is None
 
 
 NO_MESSAGES = [b"hello", b"{}", b"[]", b"3", b"null", b'{"message": "X", "fields": {}, "bytes": {}}', b"\xff"]

@@ -31,8 +31,8 @@ def train(tmp_path, env_id, *more):
 
 
 def metrics(tmp_path):
-    found = duckdb.sql(f"SELECT metric, step FROM '{tmp_path / 'rows.parquet'}' ORDER BY step").fetchall()
-    return {name: [step for metric, step in found if metric == name] for name, _ in found}
+    recorded = duckdb.sql(f"SELECT metric, step FROM '{tmp_path / 'rows.parquet'}' ORDER BY step").fetchall()
+    return {name: [step for metric, step in recorded if metric == name] for name, _ in recorded}
 
 
 def scalars(tmp_path):

@@ -28,40 +28,40 @@ LIMIT = {"max_episode_steps": 50}
 """So that an episode ends within the budget."""
 
 
-def made(folder, learner, environment="CartPole-v1", **changes):
+def study_of(folder, learner, environment="CartPole-v1", **changes):
     return study(folder, **SHORT | {"learners": {"theirs": learner}, "environments": [environment]} | changes)
 
 
 @pytest.mark.parametrize(("learner", "environment"), [(DQN, "CartPole-v1"), (SAC, "Pendulum-v1")])
 def test_a_study_of_their_algorithms(learner, environment, tmp_path):
-    found = made(tmp_path, learner, environment, chunk_size=10, env_options={environment: LIMIT})
-    assert [one.seeds for one in found.chunks] == [(0,), (0,), (1,), (1,)]
-    assert found.run(executor=InProcess()).complete
-    rows = found.results().fetchnumpy()
+    sb3_study = study_of(tmp_path, learner, environment, chunk_size=10, env_options={environment: LIMIT})
+    assert [chunk.seeds for chunk in sb3_study.chunks] == [(0,), (0,), (1,), (1,)]
+    assert sb3_study.run(executor=InProcess()).complete
+    rows = sb3_study.results().fetchnumpy()
     assert set(rows["strategy"]) == {"uniform", "prioritized"}
     assert {"eval/mean_reward", "rollout/ep_rew", "train/learning_rate", "replay/replay_gini"} <= set(rows["metric"])
     uniform = (rows["strategy"] == "uniform") & (rows["metric"] == "rollout/ep_rew") & (rows["seed"] == 1)
-    theirs = found.chunks[2].configuration().learner
-    config = TrainingConfig(environment, theirs, Uniform(), 100, eval_every=None, env_options=LIMIT)
+    learner_of_chunk = sb3_study.chunks[2].configuration().learner
+    config = TrainingConfig(environment, learner_of_chunk, Uniform(), 100, eval_every=None, env_options=LIMIT)
     assert rows["value"][uniform].tolist() == train(config, [1]).of("rollout/ep_rew", seed=1)[1].tolist()
-    assert Study.from_folder(tmp_path) == found
-    assert found.run(executor=InProcess()).complete  # nothing is left to do
-    assert found.curves()[0].values.shape == (2, 2)
-    assert np.isfinite(found.curves()[0].values).all()
-    assert "each seed is its own run" in methods.of(found).run[0]
+    assert Study.from_folder(tmp_path) == sb3_study
+    assert sb3_study.run(executor=InProcess()).complete  # nothing is left to do
+    assert sb3_study.curves()[0].values.shape == (2, 2)
+    assert np.isfinite(sb3_study.curves()[0].values).all()
+    assert "each seed is its own run" in methods.of(sb3_study).run[0]
 
 
 def test_what_identifies_a_run(tmp_path):
     """All keyword arguments, those that were not given as well, and nothing else."""
-    (plain, *_) = made(tmp_path, DQN).chunks
+    (plain, *_) = study_of(tmp_path, DQN).chunks
     arguments = DQN["arguments"]
     assert plain.learner_part.options["arguments"]["target_update_interval"] == 10_000
     assert plain.learner_part.options["code"] == ""
     spelled = DQN | {"policy": "MlpPolicy", "arguments": arguments | {"target_update_interval": 10_000, "tau": 1.0}}
-    assert made(tmp_path, spelled).chunks[0].id == plain.id
+    assert study_of(tmp_path, spelled).chunks[0].id == plain.id
     changed = DQN | {"arguments": arguments | {"tau": 0.5}}
-    assert made(tmp_path, changed).chunks[0].id != plain.id
-    assert made(tmp_path, DQN | {"arguments": {"learning_rate": 1e-4, **arguments}}).chunks[0].id == plain.id
+    assert study_of(tmp_path, changed).chunks[0].id != plain.id
+    assert study_of(tmp_path, DQN | {"arguments": {"learning_rate": 1e-4, **arguments}}).chunks[0].id == plain.id
 
 
 def test_a_strategy_may_change_some_arguments(tmp_path):
@@ -70,25 +70,27 @@ def test_a_strategy_may_change_some_arguments(tmp_path):
         "uniform": {"type": "uniform"},
         "other": n_step | {"learner": {"arguments": {"gamma": 0.9, "train_freq": 2}}},
     }
-    found = made(tmp_path, DQN, strategies=strategies)
-    own = found.chunks[1].learner_part.options["arguments"]
-    assert (own["gamma"], own["train_freq"], own["batch_size"]) == (0.9, 2, 16)
-    assert found.chunks[1].transforms[0].options["gamma"] == 0.9
+    sb3_study = study_of(tmp_path, DQN, strategies=strategies)
+    arguments = sb3_study.chunks[1].learner_part.options["arguments"]
+    assert (arguments["gamma"], arguments["train_freq"], arguments["batch_size"]) == (0.9, 2, 16)
+    assert sb3_study.chunks[1].transforms[0].options["gamma"] == 0.9
 
 
 def test_how_long_it_takes(tmp_path):
-    found = made(tmp_path, DQN, seeds=1, strategies={"uniform": {"type": "uniform"}})
-    estimate = found.estimate(executor=InProcess(), seconds=0.01)
+    sb3_study = study_of(tmp_path, DQN, seeds=1, strategies={"uniform": {"type": "uniform"}})
+    estimate = sb3_study.estimate(executor=InProcess(), seconds=0.01)
     assert not estimate.failing
     assert estimate.seconds[0] > 0
 
 
 def test_a_custom_algorithm_with_a_custom_loop(tmp_path):
     learner = {"type": "tests.learners.training.whole:RandomWalk"}
-    found = made(tmp_path, learner, chunk_size=2, measures={"every": 0}, strategies={"uniform": {"type": "uniform"}})
-    assert [one.seeds for one in found.chunks] == [(0, 1)]
-    assert found.run(executor=InProcess(), checkpoint_every=0.0).complete
-    assert set(found.results().fetchnumpy()["seed"]) == {0, 1}
+    sb3_study = study_of(
+        tmp_path, learner, chunk_size=2, measures={"every": 0}, strategies={"uniform": {"type": "uniform"}}
+    )
+    assert [chunk.seeds for chunk in sb3_study.chunks] == [(0, 1)]
+    assert sb3_study.run(executor=InProcess(), checkpoint_every=0.0).complete
+    assert set(sb3_study.results().fetchnumpy()["seed"]) == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -120,9 +122,9 @@ def test_what_no_file_may_say(learner, message):
     ],
 )
 def test_what_no_run_can_do(changes, message, tmp_path):
-    found = study(tmp_path, **SHORT | {"learners": {"theirs": DQN}} | changes)
+    sb3_study = study(tmp_path, **SHORT | {"learners": {"theirs": DQN}} | changes)
     with pytest.raises((SpecError, ConfigError), match=message):
-        found.run(executor=InProcess())
+        sb3_study.run(executor=InProcess())
 
 
 @pytest.mark.slow
@@ -136,13 +138,13 @@ def test_a_placebo_for_their_algorithms(tmp_path, monkeypatch):
     changes = {"strategies": strategies, "baseline": "td", "seeds": 4, "chunk_size": 2}
     changes |= {"budget": {"steps": 120}, "evaluation": {"every": 120, "episodes": 1}}  # more than once reported
     changes["measures"] = {"every": 60}
-    found = made(tmp_path, DQN, **changes)
-    assert [one.seeds for one in found.chunks] == [(0, 1), (0, 1), (2, 3), (2, 3)]
-    assert found.estimate(executor=InProcess(), seconds=0.01).seconds[0] > 0
+    sb3_study = study_of(tmp_path, DQN, **changes)
+    assert [chunk.seeds for chunk in sb3_study.chunks] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert sb3_study.estimate(executor=InProcess(), seconds=0.01).seconds[0] > 0
     reported = Steps()
-    assert found.run(executor=InProcess(), reporter=reported).complete
+    assert sb3_study.run(executor=InProcess(), reporter=reported).complete
     assert all(steps == sorted(steps) and steps[-1] == 120 for steps in reported.steps.values())
-    rows = found.results().fetchnumpy()
+    rows = sb3_study.results().fetchnumpy()
     ages = rows["metric"] == "replay/drawn_age_mean"
     by_run = {
         (strategy, seed): rows["value"][ages & (rows["strategy"] == strategy) & (rows["seed"] == seed)]

@@ -30,7 +30,7 @@ def test_a_study_of_tables_gives_what_train_gives(name):
     spec = Spec.from_toml(catalog.find(name))
     few = {"seeds": SEEDS, "budget": Budget(episodes=2), "evaluation": EvaluationTable(every=1, episodes=1)}
     chunks = plan(spec.model_copy(update={**few, "logging": LoggingTable(every=1)}))
-    assert {(name, one.strategy) for one in chunks} == {key for key in EXPECTED if key[0] == name}
+    assert {(name, chunk.strategy) for chunk in chunks} == {key for key in EXPECTED if key[0] == name}
     for chunk in chunks:
         learner, sampler = EXPECTED[name, chunk.strategy]
         alone = train(

@@ -38,24 +38,24 @@ def start(folder: Path, checkpoint_every: float = 600.0, **changes: object) -> s
 
 def workers_of(parent: int) -> list[int]:
     """Worker processes of a run, by their parent's id (Linux)."""
-    found = []
+    processes = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(fields[1]) == parent and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
+            processes.append(int(stat.parent.name))
+    return processes
 
 
 def wait_for(condition, seconds=60.0):
     """Wait until something holds, and return it."""
     until = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.02)
-    return found
+    return result
 
 
 def interrupt(arguments, begun):
@@ -69,7 +69,7 @@ def interrupt(arguments, begun):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        found = wait_for(lambda: begun(run))
+        result = wait_for(lambda: begun(run))
         time.sleep(2.0)  # into the environment's step
         run.send_signal(signal.SIGINT)
         _, err = run.communicate(timeout=60)
@@ -78,7 +78,7 @@ def interrupt(arguments, begun):
     assert run.returncode == 130
     assert err.startswith("replaylab: interrupted; ")
     assert err.count("\n") == 1
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,11 @@ def unbroken(tmp_path_factory) -> Study:
 
 
 def test_rows_and_records(unbroken):
-    found = rows(unbroken)
-    assert list(found) == ["environment", "learner", "strategy", "seed", "step", "metric", "value"]
-    assert set(found["seed"]) == {0, 1, 2, 3}
-    assert {"eval/mean_reward", "train/loss", "replay/transitions_replayed"} <= set(found["metric"])
-    assert not any(m.startswith("time") for m in found["metric"])
+    columns = rows(unbroken)
+    assert list(columns) == ["environment", "learner", "strategy", "seed", "step", "metric", "value"]
+    assert set(columns["seed"]) == {0, 1, 2, 3}
+    assert {"eval/mean_reward", "train/loss", "replay/transitions_replayed"} <= set(columns["metric"])
+    assert not any(m.startswith("time") for m in columns["metric"])
     assert json.loads((unbroken.folder / "study.json").read_text())["budget"]["steps"] == 300
     assert set(unbroken.record("machine")) == {"versions", "hardware"}
     first = unbroken.chunks[0]
@@ -124,9 +124,9 @@ FAILING = "tests.study.failing:FailsLater-v0"
 @pytest.fixture(scope="module")
 def one_worker():
     """A worker process that all tests which need one share."""
-    made = LocalProcesses(workers=1)
-    yield Kept(made)
-    made.close()
+    executor = LocalProcesses(workers=1)
+    yield Kept(executor)
+    executor.close()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_cannot_be_run_is_reported_before_anything_is_trained(changes, mess
 
 def test_custom_code_that_raises_is_refused_for_every_cell(one_worker, tmp_path):
     typo = {"type": "tests.study.own_parts:Typo"}
-    made = study(
+    tiny = study(
         tmp_path / "out",
         environments=["FrozenLake-v1", "tests.commands.failing:FailsAtOnce-v0"],
         learners={
@@ -157,7 +157,7 @@ def test_custom_code_that_raises_is_refused_for_every_cell(one_worker, tmp_path)
         strategies={"uniform": {"type": "uniform"}, "typo": {**typo, "learners": ["q"]}},
     )
     with pytest.raises(SpecError) as caught:
-        made.run(executor=one_worker)
+        tiny.run(executor=one_worker)
     first, second, third, *tracebacks = str(caught.value).splitlines()
     assert first.startswith("FrozenLake-v1 · q · typo · 2 seeds from 0 cannot be run: NameError: name 'power' is not")
     assert "own_parts.py, line " in first
@@ -193,21 +193,21 @@ def test_a_refused_study_leaves_only_folders_of_before(folders, tmp_path):
 def test_what_several_seeds_need_is_reported_though_the_last_chunk_has_one(seeds, tmp_path, monkeypatch):
     monkeypatch.setattr(env_state, "possible", lambda env: False)
     budget = {"budget": {"episodes": 4}, "evaluation__every": 2}
-    made = study(tmp_path, seeds=seeds, strategies={"uniform": {"type": "uniform"}}, **budget)
-    assert [len(one.seeds) for one in made.chunks] == [2] * (seeds // 2) + [1]
+    tiny = study(tmp_path, seeds=seeds, strategies={"uniform": {"type": "uniform"}}, **budget)
+    assert [len(chunk.seeds) for chunk in tiny.chunks] == [2] * (seeds // 2) + [1]
     with pytest.raises(SpecError, match="2 seeds from 0 cannot be run: a budget of episodes for several seeds at once"):
-        made.run(executor=InProcess())
+        tiny.run(executor=InProcess())
     assert not list(tmp_path.glob("runs/*"))
 
 
 def test_a_refused_study_leaves_the_folder_to_the_one_that_was_run(tmp_path):
     few = {"seeds": 2, "strategies": {"uniform": {"type": "uniform"}}}
-    made = run_here(tmp_path, **few)
+    tiny = run_here(tmp_path, **few)
     before = (tmp_path / "study.json").read_bytes()
     with pytest.raises(SpecError, match="DQN needs Discrete actions"):
         study(tmp_path, **few, environments=["Pendulum-v1"]).run(executor=InProcess())
     assert (tmp_path / "study.json").read_bytes() == before
-    assert rows(Study.from_folder(tmp_path)) == rows(made)
+    assert rows(Study.from_folder(tmp_path)) == rows(tiny)
 
 
 def test_a_study_of_which_everything_is_there_is_written_down(tmp_path):
@@ -218,8 +218,8 @@ def test_a_study_of_which_everything_is_there_is_written_down(tmp_path):
 
 
 def test_a_failing_chunk_is_reported_and_the_rest_goes_on(tmp_path):
-    made = study(tmp_path, environments=[FAILING, "CartPole-v1"], seeds=2)
-    summary = made.run(executor=InProcess())
+    tiny = study(tmp_path, environments=[FAILING, "CartPole-v1"], seeds=2)
+    summary = tiny.run(executor=InProcess())
     assert not summary.complete
     assert [f.chunk.environment for f in summary.failures] == [FAILING] * 2
     assert all("Traceback (most recent call last)" in f.traceback for f in summary.failures)

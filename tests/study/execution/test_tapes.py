@@ -13,7 +13,7 @@ from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.worker.perform import perform
 from replaylab.study.results.folder import StudyFolder
 from replaylab.study.results.store import open_rows
-from tests.study.execution.test_checkpoints import OFTEN, Spy, count_turns, kept
+from tests.study.execution.test_checkpoints import OFTEN, Spy, count_turns, kept_at
 from tests.study.tiny import pretend, rows, run_here, study
 
 DRAWN = {"type": "prioritized", "beta": 0.0}
@@ -36,14 +36,14 @@ def ids_of(tape):
     return np.stack([reader.ids(k) for k in range(reader.draws)])
 
 
-def drawn_by(made, chunk, tmp_path):
+def drawn_by(recorded, chunk, tmp_path):
     """Return the draws of a chunk of a study: it is trained once more, and recorded."""
-    tape = StudyFolder(made.spec, made.folder).tape_file(chunk.tape_of)
+    tape = StudyFolder(recorded.spec, recorded.folder).tape_file(chunk.tape_of)
     again = perform(TrainTask(chunk, record=True, tape=str(tape)), lambda step: None)
-    copied = tmp_path / made.file_of(chunk).name
+    copied = tmp_path / recorded.file_of(chunk).name
     copied.write_bytes(again.result)
     (tmp_path / "again.tape").write_bytes(again.tape)
-    numbers = [open_rows([file]).fetchnumpy() for file in (made.file_of(chunk), copied)]
+    numbers = [open_rows([file]).fetchnumpy() for file in (recorded.file_of(chunk), copied)]
     np.testing.assert_equal(numbers[0], numbers[1])
     return ids_of(tmp_path / "again.tape")
 
@@ -52,26 +52,26 @@ class TestWhatIsDrawn:
     def test_through_a_study_that_is_interrupted_twice(self, tmp_path, monkeypatch):
         """In the recorded runs, and in those that learn from them."""
         count_turns(monkeypatch)
-        whole = run_here(tmp_path / "whole", **LONG)
-        assert not (whole.folder / "tapes").exists()
+        unbroken = run_here(tmp_path / "whole", **LONG)
+        assert not (unbroken.folder / "tapes").exists()
 
         monkeypatch.setattr(ResultWriter, "drop_tape", lambda self, chunk: None)
-        made = study(tmp_path / "made", **LONG)
-        placebo, source = made.chunks
+        tiny = study(tmp_path / "made", **LONG)
+        placebo, source = tiny.chunks
         assert source == placebo.tape_of
-        for one in (source, placebo):
+        for each in (source, placebo):
             with pytest.raises(KeyboardInterrupt):
-                made.run(executor=InProcess(), reporter=Until(one.id, 400), checkpoint_every=OFTEN)
-            assert list(kept(made)) == [one.id]
+                tiny.run(executor=InProcess(), reporter=Until(each.id, 400), checkpoint_every=OFTEN)
+            assert list(kept_at(tiny)) == [each.id]
         again = Spy()
-        assert made.run(executor=InProcess(), reporter=again).complete
+        assert tiny.run(executor=InProcess(), reporter=again).complete
         assert list(again.seen) == [placebo.id]
         assert min(again.seen[placebo.id]) > 100
 
-        np.testing.assert_equal(rows(made), rows(whole))
-        recorded = ids_of(StudyFolder(made.spec, made.folder).tape_file(source))
+        np.testing.assert_equal(rows(tiny), rows(unbroken))
+        recorded = ids_of(StudyFolder(tiny.spec, tiny.folder).tape_file(source))
         assert recorded.shape == (600 - 20 + 1, 3, 8)
-        np.testing.assert_array_equal(drawn_by(made, placebo, tmp_path), np.roll(recorded, -1, axis=1))
+        np.testing.assert_array_equal(drawn_by(tiny, placebo, tmp_path), np.roll(recorded, -1, axis=1))
         assert not (recorded[:, 0] == recorded[:, 1]).all()
 
     @pytest.mark.slow
@@ -79,34 +79,34 @@ class TestWhatIsDrawn:
         """A checkpoint keeps the ends of episodes, and how many rows came from other bins."""
         count_turns(monkeypatch)
         binned = LONG | {"strategies": {"placebo": {"type": "by_steps_to_end", "of": "td"}, "td": DRAWN}}
-        whole = run_here(tmp_path / "whole", **binned | {"measures__every": 200})
-        made = study(tmp_path / "made", **binned | {"measures__every": 200})
-        for one in reversed(made.chunks):
+        unbroken = run_here(tmp_path / "whole", **binned | {"measures__every": 200})
+        tiny = study(tmp_path / "made", **binned | {"measures__every": 200})
+        for chunk in reversed(tiny.chunks):
             with pytest.raises(KeyboardInterrupt):
-                made.run(executor=InProcess(), reporter=Until(one.id, 400), checkpoint_every=OFTEN)
-            assert list(kept(made)) == [one.id]
-        assert made.run(executor=InProcess()).complete
-        np.testing.assert_equal(rows(made), rows(whole))
-        found = rows(whole)
-        shares = [v for v, m in zip(found["value"], found["metric"], strict=True) if m == "replay/moved_share"]
+                tiny.run(executor=InProcess(), reporter=Until(chunk.id, 400), checkpoint_every=OFTEN)
+            assert list(kept_at(tiny)) == [chunk.id]
+        assert tiny.run(executor=InProcess()).complete
+        np.testing.assert_equal(rows(tiny), rows(unbroken))
+        columns = rows(unbroken)
+        shares = [v for v, m in zip(columns["value"], columns["metric"], strict=True) if m == "replay/moved_share"]
         assert len(shares) == 9
         assert 0 < max(shares) < 0.5
 
     def test_executors_without_a_common_disk_give_the_same_rows(self, tmp_path):
-        here, there = taped(tmp_path / "here"), taped(tmp_path / "there")
+        here, elsewhere = taped(tmp_path / "here"), taped(tmp_path / "there")
         far = Far()
         assert here.run(executor=InProcess()).complete
-        assert there.run(executor=far).complete
-        np.testing.assert_equal(rows(here), rows(there))
+        assert elsewhere.run(executor=far).complete
+        np.testing.assert_equal(rows(here), rows(elsewhere))
         trained = [task for task in far.seen if isinstance(task, TrainTask)]
         assert [(t.record, type(t.tape)) for t in trained] == [(True, type(None)), (False, bytes)] * 2
-        assert not (there.folder / "tapes").exists()
+        assert not (elsewhere.folder / "tapes").exists()
 
     @pytest.mark.slow
     def test_in_worker_processes(self, tmp_path):
-        made = taped(tmp_path)
-        assert made.run(workers=2).complete
-        assert len(made.present) == 4
+        tape_study = taped(tmp_path)
+        assert tape_study.run(workers=2).complete
+        assert len(tape_study.present) == 4
 
 
 class Until(Spy):
@@ -147,46 +147,46 @@ class Failing(Far):
 
 class TestWhoWaits:
     def test_a_lost_recording_fails_those_that_wait(self, tmp_path):
-        made = taped(tmp_path, seeds=2)
-        done = made.run(executor=Failing())
+        tape_study = taped(tmp_path, seeds=2)
+        done = tape_study.run(executor=Failing())
         assert [f.chunk.strategy for f in done.failures] == ["td", "placebo"]
         assert "which were not recorded" in done.failures[1].traceback
-        assert made.run(executor=InProcess()).complete
+        assert tape_study.run(executor=InProcess()).complete
 
     def test_where_rows_cannot_be_written_nothing_more_begins(self, tmp_path):
         """The tape of what draws was written before its rows could not be."""
-        made = taped(tmp_path, seeds=2)
+        tape_study = taped(tmp_path, seeds=2)
 
         class Full(Far):
             def submit(self, task):
                 if isinstance(task, TrainTask):
-                    made.file_of(task.chunk).mkdir()
+                    tape_study.file_of(task.chunk).mkdir()
                 return super().submit(task)
 
         executor = Full()
         with pytest.raises(StorageError, match="cannot be written"):
-            made.run(executor=executor)
+            tape_study.run(executor=executor)
         assert [task.record for task in executor.seen if isinstance(task, TrainTask)] == [True]
 
     def test_a_tape_that_is_gone_is_recorded_again(self, tmp_path, monkeypatch):
         monkeypatch.setattr(ResultWriter, "drop_tape", lambda self, chunk: None)  # as where a run was killed
-        made = taped(tmp_path, seeds=2)
-        assert made.run(executor=InProcess()).complete
-        before = rows(made)
-        placebo, source = made.chunks
-        made.file_of(placebo).unlink()
-        tape = StudyFolder(made.spec, made.folder).tape_file(source)
+        tape_study = taped(tmp_path, seeds=2)
+        assert tape_study.run(executor=InProcess()).complete
+        before = rows(tape_study)
+        placebo, source = tape_study.chunks
+        tape_study.file_of(placebo).unlink()
+        tape = StudyFolder(tape_study.spec, tape_study.folder).tape_file(source)
         content = bytearray(tape.read_bytes())
         content[len(content) // 2] ^= 1
         for damage in (tape.unlink, lambda: tape.write_bytes(content)):
             damage()
             executor = Far()
-            assert made.run(executor=executor).complete
+            assert tape_study.run(executor=executor).complete
             assert [t.record for t in executor.seen if isinstance(t, TrainTask)] == [True, False]
-            np.testing.assert_equal(rows(made), before)
-            made.file_of(placebo).unlink()
+            np.testing.assert_equal(rows(tape_study), before)
+            tape_study.file_of(placebo).unlink()
         executor = Far()
-        assert made.run(executor=executor).complete
+        assert tape_study.run(executor=executor).complete
         assert [t.record for t in executor.seen if isinstance(t, TrainTask)] == [False]
 
     def test_more_seeds_keep_what_is_there(self, tmp_path):
@@ -211,22 +211,22 @@ class TestWhoWaits:
 
     def test_seeds_that_were_trained_alone_are_refused(self, tmp_path):
         """As where one of them raised; the files that are in the way are named, and without them all is well."""
-        made = taped(tmp_path, seeds=2)
-        drawn = next(p for p in made.chunks if p.tape_of is None)
+        tape_study = taped(tmp_path, seeds=2)
+        drawn = next(p for p in tape_study.chunks if p.tape_of is None)
         alone = taped(tmp_path, seeds=2, chunk_size=1, strategies={"td": DRAWN})
         pretend(alone, 0.0)
         with pytest.raises(SpecError, match=r"seed 0 must learn .* remove .*\.parquet from its runs/") as refused:
-            made.run(executor=InProcess())
-        for one in alone.chunks:
-            assert one.prefix == drawn.prefix
-            assert made.file_of(one).name in str(refused.value)
-            made.file_of(one).unlink()
-        assert made.run(executor=InProcess()).complete
+            tape_study.run(executor=InProcess())
+        for chunk in alone.chunks:
+            assert chunk.prefix == drawn.prefix
+            assert tape_study.file_of(chunk).name in str(refused.value)
+            tape_study.file_of(chunk).unlink()
+        assert tape_study.run(executor=InProcess()).complete
 
     def test_trials_need_no_tape(self, tmp_path):
-        made = taped(tmp_path)
-        assert made.estimate(executor=InProcess(), seconds=0.0).failing == ()
-        (placebo, *_) = made.chunks
+        tape_study = taped(tmp_path)
+        assert tape_study.estimate(executor=InProcess(), seconds=0.0).failing == ()
+        (placebo, *_) = tape_study.chunks
         perform(CheckTask(placebo), lambda step: None)
         with pytest.raises(Exception, match="must be given the tape that it learns from"):
             perform(TrainTask(placebo), lambda step: None)
@@ -241,9 +241,9 @@ class TestIdentity:
         assert placebo() != placebo(strategies=other)
 
     def test_a_folder_that_is_read_again_knows_it(self, tmp_path):
-        made = taped(tmp_path, seeds=2)
-        made.run(executor=InProcess())
-        assert [p.id for p in Study.from_folder(tmp_path).present] == [p.id for p in made.chunks]
+        tape_study = taped(tmp_path, seeds=2)
+        tape_study.run(executor=InProcess())
+        assert [p.id for p in Study.from_folder(tmp_path).present] == [p.id for p in tape_study.chunks]
 
 
 REFUSED = [

@@ -137,21 +137,21 @@ def test_a_study_on_two_machines_names_both(tmp_path, monkeypatch):
             return [Lost("The node 10.0.0.3 went away", retriable=True)]
         return [done(task, FAR if task.chunk.seeds == (0,) else HERE)]
 
-    made, plain = study(tmp_path / "made", **TABLES), study(tmp_path / "plain", **TABLES)
+    tiny, plain = study(tmp_path / "made", **TABLES), study(tmp_path / "plain", **TABLES)
     executor = Scripted(answer)
-    assert made.run(executor=executor).complete
+    assert tiny.run(executor=executor).complete
     assert executor.closed
     assert plain.run(executor=InProcess()).complete
-    np.testing.assert_equal(rows(made), rows(plain))  # NaN included
-    machine = made.record("machine")
+    np.testing.assert_equal(rows(tiny), rows(plain))  # NaN included
+    machine = tiny.record("machine")
     assert (machine["versions"], machine["hardware"]) == (HERE.versions, HERE.hardware)
     assert machine["others"] == {FAR.digest: {"versions": FAR.versions, "hardware": FAR.hardware}}
-    for chunk in made.chunks:
+    for chunk in tiny.chunks:
         where = FAR if chunk.seeds == (0,) else HERE
-        assert made.record(f"timing/{chunk.id}")["machine"] == where.digest
+        assert tiny.record(f"timing/{chunk.id}")["machine"] == where.digest
     assert "others" not in plain.record("machine")
     monkeypatch.setattr(report, "SECTIONS", ())  # the machines are in no section
-    page = made.report(figure_files=False).read_text()
+    page = tiny.report(figure_files=False).read_text()
     assert "<dt>machine 1</dt>" in page
     assert "<dt>machine 2</dt><dd>processor Far &lt;1&gt;, cores 96, " in page
     assert "numpy 1.0: 2 runs</dd>" in page
@@ -168,21 +168,21 @@ def test_a_folder_run_on_one_machine_after_another_keeps_both(tmp_path):
 
 
 def test_the_record_of_a_machine_that_ran_the_study_before_is_kept(tmp_path):
-    made = study(tmp_path, **TABLES)
+    tiny = study(tmp_path, **TABLES)
     tmp_path.joinpath("runs").mkdir()
     records.write(tmp_path / "machine.json", {"versions": FAR.versions, "hardware": FAR.hardware})
-    assert made.run(executor=InProcess()).complete
-    assert set(made.record("machine")["others"]) == {FAR.digest}
-    assert made.record("machine")["hardware"] == HERE.hardware
+    assert tiny.run(executor=InProcess()).complete
+    assert set(tiny.record("machine")["others"]) == {FAR.digest}
+    assert tiny.record("machine")["hardware"] == HERE.hardware
 
 
 def test_rows_that_cannot_be_written_stop_the_queue(tmp_path):
     """Tasks in flight are still handled; nothing new begins."""
-    made = study(tmp_path, **TABLES | {"seeds": 6})
+    tiny = study(tmp_path, **TABLES | {"seeds": 6})
 
     def answer(task: Task) -> list[Event]:
         if isinstance(task, TrainTask) and len(trained(executor)) == 2:
-            made.file_of(task.chunk).mkdir(exist_ok=True)
+            tiny.file_of(task.chunk).mkdir(exist_ok=True)
         return [done(task)]
 
     def trained(executor: Scripted) -> list[Task]:
@@ -190,14 +190,14 @@ def test_rows_that_cannot_be_written_stop_the_queue(tmp_path):
 
     executor = Scripted(answer)
     with pytest.raises(StorageError, match=r"cannot be written: "):
-        made.run(executor=executor)
+        tiny.run(executor=executor)
     assert len(trained(executor)) == 2
     assert executor.closed
     assert len(list((tmp_path / "failures").iterdir())) == 2
 
 
 def test_a_split_chunk_is_reported_once_and_its_seeds_in_order(tmp_path):
-    made = study(tmp_path, **TABLES | {"chunk_size": 3, "strategies": {"uniform": {"type": "uniform"}}})
+    tiny = study(tmp_path, **TABLES | {"chunk_size": 3, "strategies": {"uniform": {"type": "uniform"}}})
 
     def answer(task: Task) -> list[Event]:
         seeds = task.chunk.seeds
@@ -206,7 +206,7 @@ def test_a_split_chunk_is_reported_once_and_its_seeds_in_order(tmp_path):
         return [done(task)]
 
     executor = Scripted(answer, slots=3)
-    summary = made.run(executor=executor)
+    summary = tiny.run(executor=executor)
     assert [p.seeds for p in summary.ran] == [(1,)]
     (failure,) = summary.failures
     assert failure.chunk.seeds == (0, 2)
@@ -216,7 +216,7 @@ def test_a_split_chunk_is_reported_once_and_its_seeds_in_order(tmp_path):
 
 def test_a_refusal_names_each_reason_once(tmp_path):
     strategies = {name: {"type": "uniform"} for name in ("uniform", "same", "lost", "fine")}
-    made = study(tmp_path, **TABLES | {"strategies": strategies})
+    tiny = study(tmp_path, **TABLES | {"strategies": strategies})
 
     def answer(task: Task) -> list[Event]:
         chunk = task.chunk
@@ -225,8 +225,8 @@ def test_a_refusal_names_each_reason_once(tmp_path):
         return [by_strategy.get(chunk.strategy, refused)]
 
     with pytest.raises(SpecError) as caught:
-        made.run(executor=Scripted(answer))
-    first, _, third, _ = (chunk.label for chunk in made.chunks[:4])
+        tiny.run(executor=Scripted(answer))
+    first, _, third, _ = (chunk.label for chunk in tiny.chunks[:4])
     assert str(caught.value).splitlines() == [
         f"{first}, and 1 more like it, cannot be run: no luck.",
         f"{third} cannot be run: The worker process ended while this was checked.",
@@ -235,10 +235,10 @@ def test_a_refusal_names_each_reason_once(tmp_path):
 
 
 def test_a_record_of_machines_has_its_checksum(tmp_path):
-    made = study(tmp_path, **TABLES | {"seeds": 1})
-    assert made.run(executor=Scripted(lambda task: [done(task, FAR)])).complete
+    tiny = study(tmp_path, **TABLES | {"seeds": 1})
+    assert tiny.run(executor=Scripted(lambda task: [done(task, FAR)])).complete
     record = json.loads((tmp_path / "machine.json").read_text())
     record["others"][FAR.digest]["hardware"]["cores"] = "97"
     (tmp_path / "machine.json").write_text(json.dumps(record))
     with pytest.raises(StorageError, match=r"machine\.json is damaged"):
-        made.record("machine")
+        tiny.record("machine")

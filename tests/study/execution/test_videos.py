@@ -32,9 +32,9 @@ def of(environment, folder, **changes):
 
 @pytest.fixture(scope="module")
 def minatar(tmp_path_factory):
-    made = of(GAME, tmp_path_factory.mktemp("minatar"), watch={"video": 12}, chunk_size=2)
-    made.run(executor=InProcess())
-    return made
+    watched = of(GAME, tmp_path_factory.mktemp("minatar"), watch={"video": 12}, chunk_size=2)
+    watched.run(executor=InProcess())
+    return watched
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_each_chunk_returns_its_first_seeds_video(minatar):
 def test_the_video_is_that_of_the_first_seed(minatar, tmp_path):
     alone = of(GAME, tmp_path, watch={"video": 12}, seeds=[0])
     alone.run(executor=InProcess())
-    files = [[made.file_of(chunk) for chunk in made.present] for made in (alone, minatar)]
+    files = [[watched.file_of(chunk) for chunk in watched.present] for watched in (alone, minatar)]
     assert [read_video(file) for file in files[0]] == [read_video(file) for file in files[1]]
 
 
@@ -93,23 +93,23 @@ def test_videos_that_would_make_the_page_heavy_are_links(minatar, only_videos, m
 
 
 def test_each_video_is_a_file_and_the_first_on_the_page(only_videos, tmp_path):
-    made = of(GAME, tmp_path, watch={"video": 12})
-    made.run(executor=InProcess())
-    page = made.report(tmp_path / "page", figure_files=False).read_text()
+    watched = of(GAME, tmp_path, watch={"video": 12})
+    watched.run(executor=InProcess())
+    page = watched.report(tmp_path / "page", figure_files=False).read_text()
     assert page.count('<img alt="Greedy play of ') == 2
     written = {file.name: file.read_bytes() for file in (tmp_path / "page" / "figures").iterdir()}
     assert len(written) == 4
-    assert sorted(written.values()) == sorted(read_video(made.file_of(one)) for one in made.present)
+    assert sorted(written.values()) == sorted(read_video(watched.file_of(chunk)) for chunk in watched.present)
     assert set(re.findall(r'<a href="figures/([^"]*)">seed [01]</a>', page)) == set(written)
 
 
 def test_without_videos_nothing_is_added_to_the_rows(only_videos, tmp_path):
-    made = study(tmp_path, seeds=1, budget__steps=100)
-    made.run(executor=InProcess())
-    files = [made.file_of(one) for one in made.present]
+    tiny = study(tmp_path, seeds=1, budget__steps=100)
+    tiny.run(executor=InProcess())
+    files = [tiny.file_of(chunk) for chunk in tiny.present]
     assert [read_video(file) for file in files] == [None, None]
     assert all(set(pq.read_metadata(file).metadata) == {b"replaylab", b"ARROW:schema"} for file in files)
-    assert "<h2>Videos</h2>" not in made.report(figure_files=False).read_text()
+    assert "<h2>Videos</h2>" not in tiny.report(figure_files=False).read_text()
 
 
 def test_a_video_that_fails_loses_no_rows_and_is_reported(only_videos, tmp_path, monkeypatch):
@@ -118,10 +118,12 @@ def test_a_video_that_fails_loses_no_rows_and_is_reported(only_videos, tmp_path,
 
     monkeypatch.setattr("replaylab.watch.write_video", broken)
     settings = {"strategies": {"uniform": {"type": "uniform"}}, "budget__steps": 60}
-    made = of(GAME, tmp_path, watch={"video": 2}, **settings)
-    assert made.run(executor=InProcess()).complete
-    assert [read_video(made.file_of(chunk)) for chunk in made.present] == ["RuntimeError: the <screen> is broken"] * 2
-    page = made.report(figure_files=False).read_text()
+    watched = of(GAME, tmp_path, watch={"video": 2}, **settings)
+    assert watched.run(executor=InProcess()).complete
+    assert [read_video(watched.file_of(chunk)) for chunk in watched.present] == [
+        "RuntimeError: the <screen> is broken"
+    ] * 2
+    page = watched.report(figure_files=False).read_text()
     assert page.count(f"No video of uniform, {GAME}: RuntimeError: the &lt;screen&gt; is broken") == 1
 
 
@@ -136,11 +138,11 @@ def test_a_video_too_large_for_a_file_loses_no_rows(only_videos, tmp_path, monke
 
     monkeypatch.setattr("replaylab.watch.write_video", large)
     settings = {"seeds": 1, "strategies": {"uniform": {"type": "uniform"}}, "budget__steps": 60}
-    made = of(GAME, tmp_path, watch={"video": 2}, **settings)
-    assert made.run(executor=InProcess()).complete
+    watched = of(GAME, tmp_path, watch={"video": 2}, **settings)
+    assert watched.run(executor=InProcess()).complete
     reason = "it has 75.0 MB, but 70 MB are the most that a file of results can hold of it; lower `watch.video`"
-    assert read_video(made.file_of(made.present[0])) == reason
-    assert f"No video of uniform, {GAME}: {reason}" in made.report(figure_files=False).read_text()
+    assert read_video(watched.file_of(watched.present[0])) == reason
+    assert f"No video of uniform, {GAME}: {reason}" in watched.report(figure_files=False).read_text()
 
 
 @pytest.mark.slow
@@ -177,7 +179,7 @@ def test_videos_change_neither_ids_nor_rows(minatar, tmp_path):
     assert [p.id for p in plain.chunks] == [p.id for p in minatar.chunks]
     plain.run(executor=InProcess())
     assert rows(plain) == rows(minatar)
-    assert all(read_video(plain.file_of(one)) is None for one in plain.present)
+    assert all(read_video(plain.file_of(chunk)) is None for chunk in plain.present)
 
 
 def test_videos_are_sealed_with_the_rows(tmp_path):

@@ -13,8 +13,8 @@ def ids(**changes):
 
 
 def test_the_grid_is_whole():
-    made = plan(Spec.from_table(table(seeds=5)))
-    assert [(p.strategy, p.seeds) for p in made] == [
+    chunks = plan(Spec.from_table(table(seeds=5)))
+    assert [(p.strategy, p.seeds) for p in chunks] == [
         (strategy, seeds) for seeds in ((0, 1), (2, 3), (4,)) for strategy in ("uniform", "prioritized")
     ]
     assert len(set(ids(seeds=5))) == 6
@@ -118,9 +118,9 @@ def test_a_learner_may_learn_some_environments_only():
 
 def test_an_n_step_return_has_the_learners_discount():
     changes = {"learners__dqn__gamma": 0.8, "strategies__uniform__transforms": [{"type": "n_step"}]}
-    made = plan(Spec.from_table(table(**changes)))
-    assert made[0].transforms[0].options == {"steps": 3, "gamma": 0.8, "last": []}
-    assert made[1].transforms == ()
+    chunks = plan(Spec.from_table(table(**changes)))
+    assert chunks[0].transforms[0].options == {"steps": 3, "gamma": 0.8, "last": []}
+    assert chunks[1].transforms == ()
 
 
 def test_an_id_is_a_file_name():
@@ -135,13 +135,13 @@ def test_a_chunk_travels_as_json():
 
 
 def test_fewer_and_more_seeds_find_what_is_there_again():
-    there = []
+    present = []
     for seeds in (4, 10, 2, 10):
         spec = Spec.from_table(table(seeds=seeds, chunk_size=10))
-        found = [one for one in plan(spec, there) if one.strategy == "uniform"]
-        new = [one for one in found if one.identity not in there]
-        assert [one.seeds for one in new] == {4: [(0, 1, 2, 3)], 10: [(4, 5, 6, 7, 8, 9)], 2: [(0, 1)]}.get(seeds, [])[
-            : len(new)
-        ]
-        there += [one.identity for one in new]
+        chunks_found = [chunk for chunk in plan(spec, present) if chunk.strategy == "uniform"]
+        new = [chunk for chunk in chunks_found if chunk.identity not in present]
+        assert [chunk.seeds for chunk in new] == {4: [(0, 1, 2, 3)], 10: [(4, 5, 6, 7, 8, 9)], 2: [(0, 1)]}.get(
+            seeds, []
+        )[: len(new)]
+        present += [chunk.identity for chunk in new]
     assert new == []

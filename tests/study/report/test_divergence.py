@@ -21,20 +21,20 @@ SHORT = {"budget__steps": 100, "evaluation": {"every": 50, "episodes": 1}}
 def test_a_strategy_that_diverged(tmp_path, capsys):
     learner = {"loss": "squared", "learning_rate": 1e30}
     prioritized = {"type": "prioritized", "learner": learner}
-    made = study(tmp_path, chunk_size=4, strategies__prioritized=prioritized, **SHORT)
+    tiny = study(tmp_path, chunk_size=4, strategies__prioritized=prioritized, **SHORT)
     console = Console(width=200, record=True, file=StringIO())
     with pytest.warns(RuntimeWarning, match=r"^seeds 0, 1, 2, 3 diverged: `train/loss` is "):
-        made.run(executor=InProcess(), reporter=PlainReporter(console))
-    (line,) = [one for one in console.export_text().splitlines() if "DIVERGED" in one]
+        tiny.run(executor=InProcess(), reporter=PlainReporter(console))
+    (line,) = [text for text in console.export_text().splitlines() if "DIVERGED" in text]
     assert line == "DIVERGED CartPole-v1 · dqn · prioritized · 4 seeds from 0: seeds 0, 1, 2, 3"
     with sections("learner_internals", "learning_curves", "levels", drawn=True):
-        assert REPORTED in made.report(figure_files=False).read_text()
+        assert REPORTED in tiny.report(figure_files=False).read_text()
     with sections("replay_measures", "differences", "effect_sizes"):
         assert cli.main(["study", "report", str(tmp_path), "--no-figure-files"]) == 0
     assert REPORTED in capsys.readouterr().out
 
 
 def test_without_one_nothing_is_said(tmp_path):
-    made = study(tmp_path, **SHORT)
-    made.run(executor=InProcess())
-    assert caveats.diverged(made.results(), made.curves()) is None
+    tiny = study(tmp_path, **SHORT)
+    tiny.run(executor=InProcess())
+    assert caveats.diverged(tiny.results(), tiny.curves()) is None

@@ -14,35 +14,35 @@ pytestmark = pytest.mark.usefixtures("no_sections")
 
 
 @pytest.fixture
-def found(tmp_path):
+def six_seeds(tmp_path):
     return pretended(tmp_path / "results", 0.0, seeds=6, chunk_size=2)
 
 
-def test_the_same_seeds_again_say_nothing(found):
-    assert earlier_reports.warning(found, range(4)) is None
-    earlier_reports.note(found, range(4))
-    earlier_reports.note(found, range(4))
-    assert earlier_reports.warning(found, range(4)) is None
-    assert found.record("reports") == {"seeds": [[0, 1, 2, 3]]}
+def test_the_same_seeds_again_say_nothing(six_seeds):
+    assert earlier_reports.warning(six_seeds, range(4)) is None
+    earlier_reports.note(six_seeds, range(4))
+    earlier_reports.note(six_seeds, range(4))
+    assert earlier_reports.warning(six_seeds, range(4)) is None
+    assert six_seeds.record("reports") == {"seeds": [[0, 1, 2, 3]]}
 
 
-def test_other_seeds_say_with_how_many_it_was_reported_before(found):
-    earlier_reports.note(found, range(4))
-    assert earlier_reports.warning(found, range(6)).startswith(f"{BEFORE} 4 seeds; now with 6.")
-    earlier_reports.note(found, range(6))
-    assert earlier_reports.warning(found, range(8)).startswith(f"{BEFORE} 4 and 6 seeds; now with 8.")
-    assert earlier_reports.warning(found, [0, 1, 8, 9]).startswith(f"{BEFORE} 4 and 6 seeds; now with 4.")
+def test_other_seeds_say_with_how_many_it_was_reported_before(six_seeds):
+    earlier_reports.note(six_seeds, range(4))
+    assert earlier_reports.warning(six_seeds, range(6)).startswith(f"{BEFORE} 4 seeds; now with 6.")
+    earlier_reports.note(six_seeds, range(6))
+    assert earlier_reports.warning(six_seeds, range(8)).startswith(f"{BEFORE} 4 and 6 seeds; now with 8.")
+    assert earlier_reports.warning(six_seeds, [0, 1, 8, 9]).startswith(f"{BEFORE} 4 and 6 seeds; now with 4.")
 
 
-def test_reports_remember_and_say_it(found, tmp_path, capsys):
-    earlier_reports.note(found, range(4))
-    before = (found.folder / "reports.json").read_bytes()
-    elsewhere = found.report(tmp_path / "elsewhere", figure_files=False).read_text()
+def test_reports_remember_and_say_it(six_seeds, tmp_path, capsys):
+    earlier_reports.note(six_seeds, range(4))
+    before = (six_seeds.folder / "reports.json").read_bytes()
+    elsewhere = six_seeds.report(tmp_path / "elsewhere", figure_files=False).read_text()
     assert f"{BEFORE} 4 seeds; now with 6." in elsewhere
-    assert (found.folder / "reports.json").read_bytes() == before  # a folder that is only read
-    assert cli.main(["study", "report", str(found.folder), "--no-figure-files"]) == 0
+    assert (six_seeds.folder / "reports.json").read_bytes() == before  # a folder that is only read
+    assert cli.main(["study", "report", str(six_seeds.folder), "--no-figure-files"]) == 0
     assert f"{BEFORE} 4 seeds; now with 6." in capsys.readouterr().out
-    assert found.record("reports") == {"seeds": [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]}
+    assert six_seeds.record("reports") == {"seeds": [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]}
 
 
 def test_missing_runs_at_the_first_report_are_remembered(tmp_path):
@@ -56,10 +56,10 @@ def test_missing_runs_at_the_first_report_are_remembered(tmp_path):
     assert f"{BEFORE} 3 seeds; now with 6." in study.report(figure_files=False).read_text()
 
 
-def test_records_with_planned_analyses_are_read(found):
+def test_records_with_planned_analyses_are_read(six_seeds):
     """Folders of earlier versions also recorded which analyses were planned."""
-    records.write(found.folder / "reports.json", {"seeds": [[0, 1]], "planned": [{"seeds": [2, 6]}]})
-    assert earlier_reports.warning(found, range(6)).startswith(f"{BEFORE} 2 seeds; now with 6.")
+    records.write(six_seeds.folder / "reports.json", {"seeds": [[0, 1]], "planned": [{"seeds": [2, 6]}]})
+    assert earlier_reports.warning(six_seeds, range(6)).startswith(f"{BEFORE} 2 seeds; now with 6.")
 
 
 @pytest.mark.parametrize("strategies", [1, 3])
@@ -76,6 +76,6 @@ def test_three_analyses_err_twice_as_often_as_one(strategies):
     assert 0.1 < different.mean() < 0.12
 
 
-def test_where_no_seed_is_compared_nothing_was_reported(found):
-    earlier_reports.note(found, [])
-    assert found.record("reports") == {}
+def test_where_no_seed_is_compared_nothing_was_reported(six_seeds):
+    earlier_reports.note(six_seeds, [])
+    assert six_seeds.record("reports") == {}

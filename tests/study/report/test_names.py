@@ -86,12 +86,12 @@ def test_control_characters_are_refused(letter, place):
 def test_the_live_display_shows_any_name(name, tmp_path):
     console = Console(file=io.StringIO(), force_terminal=True, width=200, color_system=None)
     shown = LiveReporter(console)
-    (one, *_) = (p.model_copy(update={"environment": name}) for p in study(tmp_path).chunks)
-    shown.begin([one], [], 1)
-    shown.progress(one, 5)
-    shown.split(one)
-    shown.progress(one, 5)
-    shown.failed(Failure(one, f"{name}\n{name}"))
+    (chunk, *_) = (p.model_copy(update={"environment": name}) for p in study(tmp_path).chunks)
+    shown.begin([chunk], [], 1)
+    shown.progress(chunk, 5)
+    shown.split(chunk)
+    shown.progress(chunk, 5)
+    shown.failed(Failure(chunk, f"{name}\n{name}"))
     shown.end()
     assert name in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
 

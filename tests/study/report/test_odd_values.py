@@ -46,8 +46,8 @@ def test_without_the_module_of_its_environment(tmp_path, monkeypatch, undrawn):
     options = {"environments": ["corridors:Hallway-v0"], "learners": {"q": {"type": "q_learning"}}}
     options |= {"logging": {"every": 100, "visits": True}, "measures__every": 0, "seeds": 2}
     monkeypatch.syspath_prepend(tmp_path)
-    made = study(tmp_path / "made", **options, strategies={"uniform": {"type": "online"}}, budget__steps=200)
-    assert made.run(executor=InProcess()).complete
+    tiny = study(tmp_path / "made", **options, strategies={"uniform": {"type": "online"}}, budget__steps=200)
+    assert tiny.run(executor=InProcess()).complete
     monkeypatch.undo()
     sys.modules.pop("corridors", None)
     del gym.registry["Hallway-v0"]
@@ -81,7 +81,7 @@ def test_names_that_are_crossed_stay_different():
     names += [f"uniform, published.capacity-{c}" for c in (1_000, 10_000, 60_000)]
     short = [shortened(name, 170.0, 12.5) for name in names]
     assert len(set(short)) == len(names)
-    assert all(len(one) <= 24 and "…" in one for one in short)
+    assert all(len(label) <= 24 and "…" in label for label in short)
     assert shortened("uniform", 170.0) == "uniform"
     assert len(shortened("uniform", 0.0)) == 3
 
@@ -105,13 +105,13 @@ def test_a_run_of_nan_hides_no_other_run():
 
 
 def test_what_a_notebook_says(tmp_path):
-    made = pretended(
+    tiny = pretended(
         tmp_path / "100%25 a#b", 1.0, strategies={"uniform": {"type": "uniform", "budget": {"steps": 100}}}
     )
-    (made.folder / "report.html").write_text("r")
-    (made.folder / "failures").mkdir(exist_ok=True)
-    (made.folder / "failures" / "one.txt").write_text("it raised")
-    html = made._repr_html_()
+    (tiny.folder / "report.html").write_text("r")
+    (tiny.folder / "failures").mkdir(exist_ok=True)
+    (tiny.folder / "failures" / "one.txt").write_text("it raised")
+    html = tiny._repr_html_()
     assert "/100%2525%20a%23b/report.html" in html
     assert "1 chunk failed" in html
     assert "100 environment steps each" in html

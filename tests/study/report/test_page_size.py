@@ -15,7 +15,7 @@ STRATEGIES, SEEDS, EVALUATIONS = 6, 20, 40
 def reported(tmp_path_factory):
     """The report of 120 runs of 40 evaluations each: 4,800 points."""
     others = {f"strategies__p{i}": {"type": "prioritized", "alpha": 0.1 * (i + 1)} for i in range(STRATEGIES - 2)}
-    made = pretended(
+    tiny = pretended(
         tmp_path_factory.mktemp("large"),
         10.0,
         seeds=SEEDS,
@@ -23,7 +23,7 @@ def reported(tmp_path_factory):
         budget__steps=100 * EVALUATIONS,
         **others,
     )
-    return made.report(figure_files=False)
+    return tiny.report(figure_files=False)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def panels(page, figure):
     ],
 )
 def test_panels_take_few_bytes(page, figure, bytes_each):
-    sizes = [len(one) for one in panels(page, figure)]
+    sizes = [len(panel) for panel in panels(page, figure)]
     assert sizes
     assert max(sizes) <= bytes_each, sizes
 
@@ -56,13 +56,13 @@ def test_panels_take_few_bytes(page, figure, bytes_each):
 def test_a_large_figure_stands_beside_the_page(reported, tmp_path, monkeypatch, undrawn, figure_files):
     assert panels(reported.read_text(), "levels")
     assert not (reported.parent / "figures").exists()
-    made = pretended(tmp_path, 10.0)
+    tiny = pretended(tmp_path, 10.0)
     monkeypatch.setattr(page_of_report, "MOST_ON_PAGE", 0)
-    text = made.report(figure_files=figure_files).read_text()
+    text = tiny.report(figure_files=figure_files).read_text()
     assert '<a href="figures/levels.svg">' in text
     assert not panels(text, "levels")
-    assert "<svg" in (made.folder / "figures" / "levels.svg").read_text()
-    assert (made.folder / "figures" / "levels.csv").exists() == figure_files
+    assert "<svg" in (tiny.folder / "figures" / "levels.svg").read_text()
+    assert (tiny.folder / "figures" / "levels.csv").exists() == figure_files
 
 
 def test_the_whole_page_is_light(page):

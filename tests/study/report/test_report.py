@@ -7,19 +7,17 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from replaylab.commands.main import main
-from replaylab.errors import SpecError
 from replaylab.study import Study
-from tests.study.tiny import csv_rows, lose, page_of, pretend, pretended, sections, study
+from tests.study.tiny import csv_rows, lose, page_of, pretend, pretended, study
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory) -> Study:
-    found = pretended(
+    tiny = pretended(
         tmp_path_factory.mktemp("reported"), 30.0, seeds=10, chunk_size=5, strategies__none={"type": "online"}
     )
-    found.report()
-    return found
+    tiny.report()
+    return tiny
 
 
 @pytest.fixture(scope="module")
@@ -137,25 +135,23 @@ def test_the_same_data_make_the_same_bytes(reported):
     assert {f: f.read_bytes() for f in files} == before
 
 
-
-
 def test_a_part_of_a_study_is_reported_as_a_part(tmp_path, no_sections):
-    found = pretended(tmp_path, 10.0, seeds=4)
-    for chunk in found.chunks[2:]:
-        found.file_of(chunk).unlink()
-    page = found.report(figure_files=False).read_text()
+    tiny = pretended(tmp_path, 10.0, seeds=4)
+    for chunk in tiny.chunks[2:]:
+        tiny.file_of(chunk).unlink()
+    page = tiny.report(figure_files=False).read_text()
     assert "Incomplete: 4 of 8 runs are missing." in page
     assert "no test of differences can reach p &lt; 0.05" in page
 
 
 def test_of_versions_those_that_differ_are_reported(tmp_path, no_sections):
     """A run did not need a package that was not installed."""
-    found = study(tmp_path, seeds=4)
-    pretend(found, 10.0, versions=[{"python": "3", "numpy": "2.1"}, {"python": "3", "numpy": "2.2", "ray": "2"}])
+    tiny = study(tmp_path, seeds=4)
+    pretend(tiny, 10.0, versions=[{"python": "3", "numpy": "2.1"}, {"python": "3", "numpy": "2.2", "ray": "2"}])
     reported = "The runs were made with different library versions"
-    assert f"{reported}: numpy 2.1 and 2.2." in found.report(figure_files=False).read_text(encoding="utf-8")
-    pretend(found, 10.0, versions=[{"python": "3"}, {"python": "3", "ray": "2"}])
-    assert reported not in found.report(figure_files=False).read_text(encoding="utf-8")
+    assert f"{reported}: numpy 2.1 and 2.2." in tiny.report(figure_files=False).read_text(encoding="utf-8")
+    pretend(tiny, 10.0, versions=[{"python": "3"}, {"python": "3", "ray": "2"}])
+    assert reported not in tiny.report(figure_files=False).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("environments", [["CartPole-v1"], ["CartPole-v1", "CartPole-v0"]])
@@ -170,9 +166,9 @@ def test_of_one_run_nothing_has_an_interval(tmp_path, environments):
 
 
 def test_without_the_baseline_nothing_is_compared(tmp_path):
-    found = pretended(tmp_path, 10.0)
-    lose(found, lambda chunk: chunk.strategy == "uniform")
-    page = found.report(figure_files=False).read_text()
+    tiny = pretended(tmp_path, 10.0)
+    lose(tiny, lambda chunk: chunk.strategy == "uniform")
+    page = tiny.report(figure_files=False).read_text()
     assert "The runs of the baseline, uniform, are missing" in page
     assert "nothing is compared." in page
     assert '<p class="answer">Average return of prioritized: ' in page
@@ -185,10 +181,20 @@ def test_two_environments_and_learners(tmp_path, no_sections):
         environments=["CartPole-v1", "CartPole-v0"],
         learners__slow={"type": "dqn", "learning_rate": 1e-5},
     )
-    assert '<th scope="col">CartPole-v0, slow</th>' in page
+    assert '<th scope="row">CartPole-v0, slow</th>' in page
     assert (
-        '<p class="answer">Average return vs uniform: prioritized: inconclusive in 4 of 4 pairs of environment and '
-        "learner.</p>" in page
+        '<p class="answer">Average return compared with uniform: prioritized was inconclusive on all 4 pairs of '
+        "environment and learner.</p>" in page
+    )
+
+
+def test_answer_names_environments_of_each_verdict(tmp_path, no_sections):
+    environments = ["CartPole-v1", "Acrobot-v1"]
+    tiny = pretended(tmp_path, 30.0, environments=environments, seeds=10, equivalence={"Acrobot-v1": 1e6})
+    page = tiny.report(figure_files=False).read_text()
+    assert (
+        '<p class="answer">Average return compared with uniform: prioritized was higher on CartPole-v1, and '
+        "equivalent elsewhere.</p>" in page
     )
 
 
@@ -199,13 +205,9 @@ def test_many_environments_are_listed_by_name(tmp_path, no_sections):
     assert "<dt>seeds</dt><dd>0 to 5</dd>" in page
 
 
-
-
-
-
 def test_without_figure_files_the_page_has_the_figures_and_no_links_to_them(page, tmp_path):
     alone = pretended(tmp_path, 30.0).report(tmp_path / "alone", figure_files=False)
-    assert sorted(one.name for one in alone.parent.iterdir()) == ["report.html", "tables"]
+    assert sorted(path.name for path in alone.parent.iterdir()) == ["report.html", "tables"]
     text = alone.read_text()
     assert 'href="figures/' not in text
     assert 'href="figures/' in page

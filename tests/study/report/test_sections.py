@@ -21,10 +21,10 @@ def nothing(page, results):
 
 
 def test_a_section_is_a_function_and_its_line_in_the_list(tmp_path, monkeypatch, undrawn):
-    made = pretended(tmp_path, 10.0)
-    before = made.report(figure_files=False).read_text()
+    tiny = pretended(tmp_path, 10.0)
+    before = tiny.report(figure_files=False).read_text()
     monkeypatch.setattr(report, "SECTIONS", (best_seed, *sections.SECTIONS, nothing))
-    after = made.report(figure_files=False).read_text()
+    after = tiny.report(figure_files=False).read_text()
     assert "<h2>Best runs</h2>" in after
     assert "4 levels were compared." in after
     assert (
@@ -32,8 +32,10 @@ def test_a_section_is_a_function_and_its_line_in_the_list(tmp_path, monkeypatch,
     )
     link = '<li><a href="#part-best-runs">Best runs</a></li>'
     assert link in after
-    own, following = (after.index(f'<details class="part"><summary><h2>{title}') for title in ("Best runs", "Learning"))
-    assert after[:own].replace(link, "") + after[following:] == before, "nothing else changes"
+    begin, following = (
+        after.index(f'<details class="part"><summary><h2>{title}') for title in ("Best runs", "Learning")
+    )
+    assert after[:begin].replace(link, "") + after[following:] == before, "nothing else changes"
 
 
 def test_every_section_of_the_library_is_a_file_with_a_function_of_that_name():

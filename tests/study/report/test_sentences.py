@@ -9,7 +9,7 @@ from replaylab.study.report import sentences
 
 
 @pytest.mark.parametrize(
-    ("found", "estimate", "ends"),
+    ("interval", "estimate", "ends"),
     [
         (Interval(312.4, 280.0, 341.2), "312", "280 to 341"),
         (Interval(-12.34, -20.5, 3.0), "−12", "−20 to 3"),
@@ -25,14 +25,14 @@ from replaylab.study.report import sentences
         (Interval(0.35, -math.inf, math.inf), "0.35", "−∞ to ∞"),
     ],
 )
-def test_levels_have_two_digits_of_their_scale(found, estimate, ends):
-    assert sentences.estimate(found) == estimate
-    assert sentences.interval(found, 5) == ends
-    assert sentences.with_interval(found, 5) == f"{estimate} ({ends})"
+def test_levels_have_two_digits_of_their_scale(interval, estimate, ends):
+    assert sentences.estimate(interval) == estimate
+    assert sentences.interval(interval, 5) == ends
+    assert sentences.with_interval(interval, 5) == f"{estimate} ({ends})"
 
 
 @pytest.mark.parametrize(
-    ("found", "effect", "ends"),
+    ("interval", "effect", "ends"),
     [
         (Interval(30.0, -5.0, 50.0), "+30", "−5 to +50"),
         (Interval(0.0012, 0.0004, 0.0021), "+0.0012", "+0.0004 to +0.0021"),
@@ -40,6 +40,6 @@ def test_levels_have_two_digits_of_their_scale(found, estimate, ends):
         (Interval(0.35, -math.inf, math.inf), "+0.35", "−∞ to +∞"),
     ],
 )
-def test_differences_have_their_sign(found, effect, ends):
-    assert sentences.effect(found) == effect
-    assert sentences.effect_interval(found, 5) == ends
+def test_differences_have_their_sign(interval, effect, ends):
+    assert sentences.effect(interval) == effect
+    assert sentences.effect_interval(interval, 5) == ends

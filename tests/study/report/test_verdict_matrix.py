@@ -7,7 +7,9 @@ import pytest
 
 from tests.study.tiny import csv_rows, lose, page_of, pretended, sections
 
-CELL = re.compile(r'<td class="(\w+)"><b>(\S) ([^<]+)</b>(\S+) <span class="note">([^<]*)</span></td>')
+CELL = re.compile(
+    r'<td class="(\w+)"(?: data-of="[^"]+")?><b>(\S) ([^<]+)</b>(\S+) <span class="note">([^<]*)</span></td>'
+)
 KINDS = {"higher": ("better", "▲"), "lower": ("worse", "▼"), "inconclusive": ("inconclusive", "○")}
 
 
@@ -34,16 +36,16 @@ def reported(tmp_path_factory):
 
     @cache
     def of(gain):
-        found = two(tmp_path_factory.mktemp("two"), gain)
-        return found, found.report(figure_files=False).read_text()
+        of_two = two(tmp_path_factory.mktemp("two"), gain)
+        return of_two, of_two.report(figure_files=False).read_text()
 
     return of
 
 
 @pytest.mark.parametrize(("gain", "word"), [(30.0, "higher"), (-30.0, "lower"), (0.0, "inconclusive")])
 def test_each_cell_says_what_the_table_says(reported, gain, word):
-    found, page = reported(gain)
-    rows = csv_rows(found.folder / "tables" / "differences.csv")
+    of_two, page = reported(gain)
+    rows = csv_rows(of_two.folder / "tables" / "differences.csv")
     shown = cells(page)
     assert len(shown) == len(rows) == 8
     assert {cell[2] for cell in shown} == {word}
@@ -56,7 +58,7 @@ def test_each_cell_says_what_the_table_says(reported, gain, word):
 
 
 def test_what_was_declared_not_to_matter_is_equivalent(tmp_path):
-    found = pretended(
+    tiny = pretended(
         tmp_path,
         0.0,
         environments=["CartPole-v1", "Acrobot-v1"],
@@ -64,7 +66,7 @@ def test_what_was_declared_not_to_matter_is_equivalent(tmp_path):
         chunk_size=5,
         equivalence={"CartPole-v1": 10.0},
     )
-    page = found.report(figure_files=False).read_text()
+    page = tiny.report(figure_files=False).read_text()
     assert [cell[:3] for cell in cells(page)] == [
         ("equivalent", "≈", "equivalent within ±10"),
         ("inconclusive", "○", "inconclusive"),
@@ -73,7 +75,7 @@ def test_what_was_declared_not_to_matter_is_equivalent(tmp_path):
     assert [cell[4].split(":")[0] for cell in cells(page)] == ["90 %", "uncorrected 95 %"] * 2
     assert '<th scope="col" class="n">Equivalence interval</th>' in page
     assert "2 comparisons: 1 equivalent, 1 inconclusive." in page
-    rows = csv_rows(found.folder / "tables" / "differences.csv")
+    rows = csv_rows(tiny.folder / "tables" / "differences.csv")
     assert [(row["verdict"], row["bound"]) for row in rows] == [("equivalent", "10.0"), ("inconclusive", "")] * 2
     assert all(-10 < float(r["equivalence_low"]) < float(r["equivalence_high"]) < 10 for r in rows[::2])
 
@@ -87,10 +89,19 @@ def test_rows_are_comparisons_and_columns_environments(reported):
     assert page.index("<h2>Average return</h2>") < page.index("<h2>Summary</h2>")
 
 
+def test_rows_are_environments_if_these_are_more(tmp_path):
+    environments = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
+    page = page_of(tmp_path, 30.0, seeds=6, environments=environments)
+    first = page[page.index('<table class="matrix">') :]
+    first = first[: first.index("</table>")]
+    assert "Environment</th>" in first
+    assert re.findall(r'<th scope="row">([^<]*)</th>', first) == environments
+
+
 def test_what_was_not_run_is_an_empty_cell(tmp_path):
-    found = two(tmp_path, 30.0)
-    lose(found, lambda chunk: (chunk.environment, chunk.strategy) == ("Acrobot-v1", "recency"))
-    page = found.report(figure_files=False).read_text()
+    of_two = two(tmp_path, 30.0)
+    lose(of_two, lambda chunk: (chunk.environment, chunk.strategy) == ("Acrobot-v1", "recency"))
+    page = of_two.report(figure_files=False).read_text()
     assert len(cells(page)) == 6
     assert page.count("<td></td>") == 2
 
@@ -102,5 +113,5 @@ def test_declared_questions_come_before_it(tmp_path):
 
 
 def test_a_baseline_alone_has_none(tmp_path):
-    found = pretended(tmp_path, 0.0, strategies={"uniform": {"type": "uniform"}})
-    assert '<table class="matrix">' not in found.report(figure_files=False).read_text()
+    tiny = pretended(tmp_path, 0.0, strategies={"uniform": {"type": "uniform"}})
+    assert '<table class="matrix">' not in tiny.report(figure_files=False).read_text()

@@ -39,24 +39,24 @@ def _flipped(content: bytes, at: int, bit: int = 0) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Study:
-    made = pretended(tmp_path_factory.mktemp("whole"), 5.0, **TABLES)
-    for chunk in made.chunks:
+def complete(tmp_path_factory) -> Study:
+    tiny = pretended(tmp_path_factory.mktemp("whole"), 5.0, **TABLES)
+    for chunk in tiny.chunks:
         timing = {"seconds": 1.5, "environment_steps": 600}
-        records.write(made.folder / "timing" / f"{chunk.id}.json", timing)
+        records.write(tiny.folder / "timing" / f"{chunk.id}.json", timing)
     with sections():
-        made.report(made.folder, figure_files=False)
-    return made
+        tiny.report(tiny.folder, figure_files=False)
+    return tiny
 
 
 @pytest.fixture
-def made(whole, tmp_path) -> Study:
+def copied(complete, tmp_path) -> Study:
     """A copy that may be damaged."""
-    return Study(whole.spec, Path(shutil.copytree(whole.folder, tmp_path / "copy")))
+    return Study(complete.spec, Path(shutil.copytree(complete.folder, tmp_path / "copy")))
 
 
-def test_any_changed_bit_and_any_lost_end_is_seen(made):
-    file = made.file_of(made.chunks[0])
+def test_any_changed_bit_and_any_lost_end_is_seen(copied):
+    file = copied.file_of(copied.chunks[0])
     content, chance = file.read_bytes(), random.Random(3)
     assert damage(file) is None
     for at in (0, 4, *range(5, len(content), 53), len(content) - 1):
@@ -70,29 +70,29 @@ def test_any_changed_bit_and_any_lost_end_is_seen(made):
         assert damage(file), f"byte {at} of the checksum, or of what says where it is"
 
 
-def test_rows_of_other_settings_under_a_file_s_name_are_seen(made):
-    one, other = (made.file_of(p) for p in made.chunks[:2])
-    shutil.copy(other, one)
+def test_rows_of_other_settings_under_a_file_s_name_are_seen(copied):
+    file, other = (copied.file_of(p) for p in copied.chunks[:2])
+    shutil.copy(other, file)
     with pytest.raises(StorageError, match="it holds the rows of other settings than its name says"):
-        made.results()
+        copied.results()
 
 
-def test_a_file_without_a_checksum_is_damaged(made):
-    file = made.file_of(made.chunks[0])
+def test_a_file_without_a_checksum_is_damaged(copied):
+    file = copied.file_of(copied.chunks[0])
     pq.write_table(pq.read_table(file), file, compression="zstd")
     with pytest.raises(StorageError, match="its checksum is missing or does not match its contents"):
-        made.results()
+        copied.results()
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("name", ["study.json", "machine.json", "timing", "runs"])
-def test_a_report_of_damaged_results_is_a_sentence(made, name, kind, capsys, no_sections):
+def test_a_report_of_damaged_results_is_a_sentence(copied, name, kind, capsys, no_sections):
     file = {
-        "timing": made.folder / "timing" / f"{made.chunks[0].id}.json",
-        "runs": made.file_of(made.chunks[0]),
-    }.get(name, made.folder / name)
+        "timing": copied.folder / "timing" / f"{copied.chunks[0].id}.json",
+        "runs": copied.file_of(copied.chunks[0]),
+    }.get(name, copied.folder / name)
     DAMAGES[kind](file)
-    code = cli.main(["study", "report", str(made.folder), "--out", str(made.folder / "out"), "--no-figure-files"])
+    code = cli.main(["study", "report", str(copied.folder), "--out", str(copied.folder / "out"), "--no-figure-files"])
     reported = capsys.readouterr().err
     if kind == "a folder" and name != "study.json":
         assert code == 0  # as if it were not there
@@ -104,68 +104,68 @@ def test_a_report_of_damaged_results_is_a_sentence(made, name, kind, capsys, no_
 
 
 @pytest.mark.parametrize("name", ["runs", "timing", "machine.json"])
-def test_a_report_without_some_records_is_there(made, name, capsys, no_sections):
-    path = made.folder / name
+def test_a_report_without_some_records_is_there(copied, name, capsys, no_sections):
+    path = copied.folder / name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    code = cli.main(["study", "report", str(made.folder), "--out", str(made.folder / "out"), "--no-figure-files"])
+    code = cli.main(["study", "report", str(copied.folder), "--out", str(copied.folder / "out"), "--no-figure-files"])
     assert code == (2 if name == "runs" else 0)
     assert "holds no results of these settings yet" in capsys.readouterr().err or name != "runs"
 
 
 @pytest.mark.parametrize("kind", ["flipped", "a folder"])
-def test_a_run_sets_damaged_rows_aside_and_trains_them_again(made, kind):
-    victim = made.chunks[1]
-    file = made.file_of(victim)
+def test_a_run_sets_damaged_rows_aside_and_trains_them_again(copied, kind):
+    victim = copied.chunks[1]
+    file = copied.file_of(victim)
     DAMAGES[kind](file)
-    for used in (made.results, made.report, made.estimate) if kind != "a folder" else ():
+    for used in (copied.results, copied.report, copied.estimate) if kind != "a folder" else ():
         with pytest.raises(StorageError, match=f"^{file} is damaged: .*`replaylab study run` moves what is damaged"):
             used()
-    summary = made.run(executor=InProcess())
+    summary = copied.run(executor=InProcess())
     assert summary.complete
     assert [p.id for p in summary.ran] == [victim.id]
-    (one,) = summary.damaged
-    assert (one.file, one.moved_to) == (file, made.folder / "damaged" / file.name)
-    assert one.moved_to.exists()
+    (damaged,) = summary.damaged
+    assert (damaged.file, damaged.moved_to) == (file, copied.folder / "damaged" / file.name)
+    assert damaged.moved_to.exists()
     assert damage(file) is None
-    assert len(made.present) == len(made.chunks)
-    assert made.run(executor=InProcess()).damaged == ()
+    assert len(copied.present) == len(copied.chunks)
+    assert copied.run(executor=InProcess()).damaged == ()
 
 
-def test_what_is_damaged_twice_is_kept_twice(made, capfd):
-    file = made.file_of(made.chunks[0])
+def test_what_is_damaged_twice_is_kept_twice(copied, capfd):
+    file = copied.file_of(copied.chunks[0])
     for _ in range(2):
         file.write_bytes(b"damaged")
-        StudyFolder(made.spec, made.folder).set_aside_damaged()
-    stem = made.chunks[0].id
-    assert sorted(f.name for f in (made.folder / "damaged").iterdir()) == [f"{stem}.1.parquet", f"{stem}.parquet"]
+        StudyFolder(copied.spec, copied.folder).set_aside_damaged()
+    stem = copied.chunks[0].id
+    assert sorted(f.name for f in (copied.folder / "damaged").iterdir()) == [f"{stem}.1.parquet", f"{stem}.parquet"]
 
 
-def test_damaged_rows_of_a_smaller_study_are_seen(whole, made):
+def test_damaged_rows_of_a_smaller_study_are_seen(complete, copied):
     """Their settings cannot be read any more, so they are named rather than left out."""
-    larger = study(made.folder, **TABLES, seeds=6, chunk_size=3)
-    file = made.file_of(made.chunks[0])
+    larger = study(copied.folder, **TABLES, seeds=6, chunk_size=3)
+    file = copied.file_of(copied.chunks[0])
     assert read_metadata(file)["identity"]["seeds"] == [0, 1]
     assert len(larger.present) > 0
     file.write_bytes(b"damaged")
     with pytest.raises(StorageError, match=f"^{file} is damaged"):
         larger.results()
-    assert [one.file for one in StudyFolder(larger.spec, larger.folder).set_aside_damaged()] == [file]
+    assert [damaged.file for damaged in StudyFolder(larger.spec, larger.folder).set_aside_damaged()] == [file]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '"tiny"', "{}", "\0", "[" * 100_000])
-def test_a_damaged_record_of_the_study_is_not_overwritten(made, text):
-    record = made.folder / "study.json"
+def test_a_damaged_record_of_the_study_is_not_overwritten(copied, text):
+    record = copied.folder / "study.json"
     record.write_text(text)
     with pytest.raises(SpecError, match=r"study.json: is damaged, so it does not tell whether .* remove study.json"):
-        made.run()
+        copied.run()
     assert record.read_text() == text
 
 
-def test_a_folder_with_patterns_in_its_name_is_read(whole, tmp_path):
+def test_a_folder_with_patterns_in_its_name_is_read(complete, tmp_path):
     for name in ("a[1]", "a1", "what*", "what ever?"):
-        shutil.copytree(whole.folder, tmp_path / name)
+        shutil.copytree(complete.folder, tmp_path / name)
     for name in ("a[1]", "what*"):
-        assert len(rows(Study.from_folder(tmp_path / name))["seed"]) == len(rows(whole)["seed"])
+        assert len(rows(Study.from_folder(tmp_path / name))["seed"]) == len(rows(complete)["seed"])
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,11 @@ def test_records_of_other_types_are_damaged(shape, record, tmp_path):
 def test_texts_of_others_stay_in_the_folder_of_failures(tmp_path):
     every = {name: {"every": 40} for name in ("evaluation", "logging", "measures")}
     short = {"budget__steps": 40, "seeds": 2, **every}
-    made, own = study(tmp_path, **short), tmp_path / "failures" / "notes.txt"
-    own.parent.mkdir()
-    own.write_text("mine")
-    failed = own.parent / f"{made.chunks[0].id}.txt"
+    tiny, notes = study(tmp_path, **short), tmp_path / "failures" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    failed = notes.parent / f"{tiny.chunks[0].id}.txt"
     failed.write_text("why")
-    made.run(executor=InProcess())
-    assert own.read_text() == "mine"
+    tiny.run(executor=InProcess())
+    assert notes.read_text() == "mine"
     assert not failed.exists()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from replaylab.study import Study
-from tests.study.results.test_resolved_overrides import theirs
+from tests.study.results.test_resolved_overrides import sb3_study
 from tests.study.tiny import pretend, pretended, rows
 
 LIBC = ctypes.CDLL(None)
@@ -63,21 +63,21 @@ def moved(tmp_path_factory):
     And the ids of the chunks of the other study, whose learner is Stable-Baselines3's, if that is installed.
     """
     base = tmp_path_factory.mktemp("moved")
-    other = theirs(base / "theirs").chunks if find_spec("stable_baselines3") else []
+    other = sb3_study(base / "theirs").chunks if find_spec("stable_baselines3") else []
     if other:
-        pretend(theirs(base / "theirs"), 20.0)
-    made = pretended(base / "here", 20.0)
-    expected = rows(made)
-    there = base / "far" / "away"
-    there.parent.mkdir()
-    shutil.move(made.folder, there)
-    before = contents(there)
-    folders = [there, *(f for f in there.rglob("*") if f.is_dir())]
+        pretend(sb3_study(base / "theirs"), 20.0)
+    tiny = pretended(base / "here", 20.0)
+    expected = rows(tiny)
+    moved_to = base / "far" / "away"
+    moved_to.parent.mkdir()
+    shutil.move(tiny.folder, moved_to)
+    before = contents(moved_to)
+    folders = [moved_to, *(f for f in moved_to.rglob("*") if f.is_dir())]
     for folder in folders:
         folder.chmod(0o555)
     try:
         reported = subprocess.run(
-            [sys.executable, "-c", READER, str(there), str(base / "report"), str(base / "theirs")],
+            [sys.executable, "-c", READER, str(moved_to), str(base / "report"), str(base / "theirs")],
             preexec_fn=obey_permissions if os.name == "posix" else None,
             stdout=subprocess.PIPE,
             text=True,
@@ -88,7 +88,12 @@ def moved(tmp_path_factory):
     finally:
         for folder in folders:
             folder.chmod(0o755)
-    return reported, (before, expected), (contents(there), rows(Study.from_folder(there))), [one.id for one in other]
+    return (
+        reported,
+        (before, expected),
+        (contents(moved_to), rows(Study.from_folder(moved_to))),
+        [chunk.id for chunk in other],
+    )
 
 
 def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(moved):

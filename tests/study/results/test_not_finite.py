@@ -57,22 +57,22 @@ def with_learner(most, **changes):
     return table(environments=["Taxi-v4"], learners={"q": learner}, **changes)
 
 
-def ids(found):
-    return [one.id for one in found.chunks]
+def ids(of_study):
+    return [chunk.id for chunk in of_study.chunks]
 
 
 def test_a_study_with_an_infinite_option_is_reported_from_its_folder(tmp_path, undrawn):
-    made = bounded(tmp_path)
-    assert made.run(executor=InProcess()).complete
+    infinite = bounded(tmp_path)
+    assert infinite.run(executor=InProcess()).complete
     again = Study.from_folder(tmp_path)
-    assert again.spec == made.spec
-    assert ids(again) == ids(made)
+    assert again.spec == infinite.spec
+    assert ids(again) == ids(infinite)
     assert len(again.present) == 2
-    np.testing.assert_equal(rows(again), rows(made))
+    np.testing.assert_equal(rows(again), rows(infinite))
     assert read_metadata(again.file_of(again.present[0]))["identity"]["env_options"] == {"most": INF}
     assert f"env_options.{BOUNDED}.most" in again.report(figure_files=False).read_text()
     assert again.run(executor=InProcess()).complete
-    assert sorted(f.stem for f in (tmp_path / "runs").iterdir()) == sorted(ids(made)), "nothing was left to run"
+    assert sorted(f.stem for f in (tmp_path / "runs").iterdir()) == sorted(ids(infinite)), "nothing was left to run"
 
 
 def test_at_any_depth_of_any_table(tmp_path):
@@ -84,20 +84,20 @@ def test_at_any_depth_of_any_table(tmp_path):
     contrast = {"name": "bound", "more": {"bound": INF}, "less": {"bound": 1.0}}
     learners = {"q": {"type": f"{__name__}:Clipped", "batch_size": 8, "vary": {"most": [0.5, INF, -INF]}}}
     parts = {"strategies": strategies, "learners": learners, "contrasts": [contrast]}
-    made = study(tmp_path, environments=["odd"], env_options={"odd": odd}, **parts)
-    StudyFolder(made.spec, made.folder).write_records()
+    tiny = study(tmp_path, environments=["odd"], env_options={"odd": odd}, **parts)
+    StudyFolder(tiny.spec, tiny.folder).write_records()
     again = Study.from_folder(tmp_path)
-    assert ids(again) == ids(made)
-    assert repr(again.spec) == repr(made.spec), "as text, since NaN equals nothing"
-    assert [one.options["most"] for one in again.spec.learners.values()] == [0.5, INF, -INF]
+    assert ids(again) == ids(tiny)
+    assert repr(again.spec) == repr(tiny.spec), "as text, since NaN equals nothing"
+    assert [learner.options["most"] for learner in again.spec.learners.values()] == [0.5, INF, -INF]
     assert again.spec.learner_of("own", "q.most-0.5").options["least"] == -INF
 
 
 def test_what_is_not_finite_tells_runs_apart():
     """With an option of the environment, and with one of a part, for which None is another value than infinity."""
-    made = [Spec.from_table(with_learner(most)) for most in (None, INF, -INF, NAN)]
-    made += [Spec.from_table(table(env_options={"CartPole-v1": {"x": x}})) for x in (INF, -INF, NAN)]
-    assert len({plan(spec)[0].id for spec in made}) == len(made)
+    specs = [Spec.from_table(with_learner(most)) for most in (None, INF, -INF, NAN)]
+    specs += [Spec.from_table(table(env_options={"CartPole-v1": {"x": x}})) for x in (INF, -INF, NAN)]
+    assert len({plan(spec)[0].id for spec in specs}) == len(specs)
 
 
 def test_finite_values_are_part_of_the_identity_as_they_are():

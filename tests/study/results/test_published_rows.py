@@ -34,12 +34,12 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Study:
     """Results of all but one chunk, made with two versions of Python."""
-    found = study(tmp_path_factory.mktemp("results"), seeds=9, chunk_size=3, contrasts=CONTRASTS)
-    pretend(found, 30.0, versions=[{"python": "3"}, {"python": "4"}])
-    found.file_of(found.present[-1]).unlink()
+    tiny = study(tmp_path_factory.mktemp("results"), seeds=9, chunk_size=3, contrasts=CONTRASTS)
+    pretend(tiny, 30.0, versions=[{"python": "3"}, {"python": "4"}])
+    tiny.file_of(tiny.present[-1]).unlink()
     with undrawn():
-        found.report(figure_files=False)
-    return found
+        tiny.report(figure_files=False)
+    return tiny
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_publishing_published_rows_changes_nothing(published, tmp_path):
 
 
 def test_parts_in_several_folders_are_published_as_one(results, published, tmp_path):
-    whole = (published.folder / "rows.parquet").read_bytes()
+    content = (published.folder / "rows.parquet").read_bytes()
     parts = [Study(results.spec, tmp_path / str(k)) for k in range(2)]
     for k, chunk in enumerate(results.present):
         target = parts[k % 2].file_of(chunk)
@@ -99,7 +99,7 @@ def test_parts_in_several_folders_are_published_as_one(results, published, tmp_p
     publish([parts[1], Study.from_folder(joined)], joined)
     assert len(Study.from_folder(joined).present) == len(results.present)
     assert rows(Study.from_folder(joined)) == rows(Study.from_folder(published.folder))
-    assert (published.folder / "rows.parquet").read_bytes() == whole
+    assert (published.folder / "rows.parquet").read_bytes() == content
 
 
 def test_timing_records_are_found_by_versions_with_other_ids(results, tmp_path, monkeypatch):

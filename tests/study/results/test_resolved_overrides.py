@@ -25,32 +25,32 @@ class LaterNStep(NStep):
     more: int = 0
 
 
-def theirs(folder, learner=DQN, strategies=BOTH, **changes):
+def sb3_study(folder, learner=DQN, strategies=BOTH, **changes):
     return study(folder, learners={"theirs": learner}, strategies=strategies, seeds=2, **changes)
 
 
-def ids(found):
-    return [one.id for one in found.chunks]
+def ids(of_study):
+    return [chunk.id for chunk in of_study.chunks]
 
 
 def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path, monkeypatch):
     pytest.importorskip("stable_baselines3")
     from replaylab.learners.sb3 import algorithms
 
-    made = theirs(tmp_path)
-    StudyFolder(made.spec, made.folder).write_records()
+    recorded = sb3_study(tmp_path)
+    StudyFolder(recorded.spec, recorded.folder).write_records()
     known = algorithms._parameters
     monkeypatch.setattr(algorithms, "_parameters", lambda kind: known(kind) | {"new_argument": 1})
     again = Study.from_folder(tmp_path)
-    assert again.spec == made.spec
-    assert ids(again) == ids(made)
-    assert set(ids(theirs(tmp_path))).isdisjoint(ids(made)), "the study's file, read again, has the new argument"
+    assert again.spec == recorded.spec
+    assert ids(again) == ids(recorded)
+    assert set(ids(sb3_study(tmp_path))).isdisjoint(ids(recorded)), "the study's file, read again, has the new argument"
 
 
 def test_another_default_of_a_transform_changes_nothing_that_is_there(tmp_path, monkeypatch):
-    made = study(tmp_path, strategies={"uniform": {"type": "uniform", "transforms": [{"type": "n_step", "steps": 3}]}})
-    StudyFolder(made.spec, made.folder).write_records()
-    expected = ids(made)
+    tiny = study(tmp_path, strategies={"uniform": {"type": "uniform", "transforms": [{"type": "n_step", "steps": 3}]}})
+    StudyFolder(tiny.spec, tiny.folder).write_records()
+    expected = ids(tiny)
     monkeypatch.setitem(components.TRANSFORMS, "n_step", f"{__name__}:LaterNStep")
     assert ids(Study.from_folder(tmp_path)) == expected
 
@@ -68,9 +68,9 @@ def test_a_learner_of_ones_own_that_is_gone(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"scale": 1}}}
     learners = {"mine": {"type": "gone_learner:Mine", "batch_size": 8}}
-    made = study(tmp_path / "results", environments=["Taxi-v4"], learners=learners, strategies=strategies)
-    StudyFolder(made.spec, made.folder).write_records()
-    expected = ids(made)
+    tiny = study(tmp_path / "results", environments=["Taxi-v4"], learners=learners, strategies=strategies)
+    StudyFolder(tiny.spec, tiny.folder).write_records()
+    expected = ids(tiny)
     module.unlink()
     monkeypatch.delitem(sys.modules, "gone_learner")
     assert ids(Study.from_folder(tmp_path / "results")) == expected
@@ -85,20 +85,20 @@ def test_an_override_may_name_other_modules_than_its_learner(tmp_path, monkeypat
     other = {"policy_kwargs": {"net_arch": [8], "activation_fn": "own_others:ELU"}}
     strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"arguments": other}}}
     short = {"budget__steps": 60, "evaluation": {"every": 60, "episodes": 1}, "measures__every": 60}
-    made = theirs(tmp_path / "results", DQN | {"arguments": TANH}, strategies, **short)
-    first, second = (one.learner_part.options["code"] for one in made.chunks[:2])
+    recorded = sb3_study(tmp_path / "results", DQN | {"arguments": TANH}, strategies, **short)
+    first, second = (chunk.learner_part.options["code"] for chunk in recorded.chunks[:2])
     assert first != second
-    (chunk, *_) = [one for one in made.chunks if one.strategy == "other"]
+    (chunk, *_) = [chunk for chunk in recorded.chunks if chunk.strategy == "other"]
     assert chunk.configuration().learner.code == second
-    assert made.run(executor=InProcess()).complete
+    assert recorded.run(executor=InProcess()).complete
 
 
 def test_records_of_earlier_versions_are_read_as_before(tmp_path):
     """They do not hold what an override makes of a learner, and are resolved by what is installed."""
     strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"gamma": 0.5}}}
-    made = study(tmp_path, strategies=strategies)
-    StudyFolder(made.spec, made.folder).write_records()
+    tiny = study(tmp_path, strategies=strategies)
+    StudyFolder(tiny.spec, tiny.folder).write_records()
     record = records.opened((tmp_path / "study.json").read_bytes())
     assert record.pop("overridden")["other"]["dqn"]["learner"]["gamma"] == 0.5
     records.write(tmp_path / "study.json", record)
-    assert ids(Study.from_folder(tmp_path)) == ids(made)
+    assert ids(Study.from_folder(tmp_path)) == ids(tiny)

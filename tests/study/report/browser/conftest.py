@@ -17,8 +17,8 @@ def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason='pip install "replaylab[browser]"')
     if CHROMIUM is None:
         pytest.skip("no Chromium on the PATH; on Debian: apt install chromium-headless-shell")
-    with playwright.sync_playwright() as one:
-        chromium = one.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=WAIT)
+    with playwright.sync_playwright() as library:
+        chromium = library.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=WAIT)
         yield chromium
         chromium.close()
 
@@ -26,7 +26,7 @@ def browser():
 @pytest.fixture(scope="package")
 def reported(tmp_path_factory):
     """A study of two environments and four strategies, one of them with a long name, and its report."""
-    found = pretended(
+    tiny = pretended(
         tmp_path_factory.mktemp("browser"),
         30.0,
         seeds=8,
@@ -35,8 +35,8 @@ def reported(tmp_path_factory):
         strategies__none={"type": "online"},
         strategies__prioritized_with_a_long_name_as_a_grid_gives={"type": "prioritized", "alpha": 0.5},
     )
-    found.report(figure_files=False)
-    return found
+    tiny.report(figure_files=False)
+    return tiny
 
 
 @pytest.fixture(scope="package")
@@ -47,8 +47,8 @@ def address(reported):
 @pytest.fixture
 def opened(browser, address):
     """The report, wide and light, with all its parts open."""
-    found = Opened(browser, address, 1280)
-    found.page.get_by_role("button", name="Open all").click()
-    yield found
-    assert found.problems == []
-    found.page.context.close()
+    page_opened = Opened(browser, address, 1280)
+    page_opened.page.get_by_role("button", name="Open all").click()
+    yield page_opened
+    assert page_opened.problems == []
+    page_opened.page.context.close()

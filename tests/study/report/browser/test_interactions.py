@@ -16,23 +16,23 @@ def _number(text):
 
 def _tooltip(page):
     head, *lines = page.locator("#readout p").all_text_contents()
-    found = {}
+    texts = {}
     for line in lines:
         name, _, rest = line.partition(": ")
         estimate, _, ends = rest.partition(" (")
         low, _, high = ends.rstrip(")").partition(" to ")
-        found[name] = tuple(map(_number, (estimate, low, high)))
-    return head, found
+        texts[name] = tuple(map(_number, (estimate, low, high)))
+    return head, texts
 
 
 def _wanted(reported, step):
     """The numbers of a step of the first environment, in full precision."""
-    found = {}
+    texts = {}
     for curve in reported.curves():
         if curve.environment == "CartPole-v1":
             band = curve_band(curve.values)
-            found[curve.strategy] = tuple(float(side[curve.steps == step][0]) for side in band)
-    return found
+            texts[curve.strategy] = tuple(float(side[curve.steps == step][0]) for side in band)
+    return texts
 
 
 def test_who_points_at_a_curve_reads_its_numbers(opened, reported):
@@ -75,7 +75,7 @@ def test_a_click_on_a_legend_hides_a_strategy_in_all_figures(opened):
     assert drawn.first.is_visible()
     entry.click()
     assert entry.get_attribute("aria-pressed") == "false"
-    assert not any(one.is_visible() for one in drawn.all())
+    assert not any(line.is_visible() for line in drawn.all())
     _, box = _panel(page)
     page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.4 * box["height"])
     assert "none" not in _tooltip(page)[1]

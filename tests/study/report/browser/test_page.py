@@ -103,11 +103,15 @@ def test_printed_parts_are_open_except_every_run(browser, address):
 
 def test_a_tool_finds_no_barrier(opened):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason='pip install "replaylab[test]"').Axe()
-    found = [one for one in axe.run(opened.page).response["violations"] if one["impact"] in ("serious", "critical")]
-    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+    violations = [
+        violation
+        for violation in axe.run(opened.page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]
+    assert [(violation["id"], violation["nodes"][0]["html"][:200]) for violation in violations] == []
 
 
-def _contrast(one, other):
+def _contrast(first, other):
     """The contrast ratio of two colours, as "rgb(r, g, b)", by WCAG 2.1."""
 
     def light(color):
@@ -115,7 +119,7 @@ def _contrast(one, other):
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    bright, dark = sorted((light(one), light(other)), reverse=True)
+    bright, dark = sorted((light(first), light(other)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 

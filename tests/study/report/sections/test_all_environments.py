@@ -23,7 +23,7 @@ def alone():
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
-    found = pretended(
+    tiny = pretended(
         tmp_path_factory.mktemp("overall"),
         30.0,
         seeds=6,
@@ -33,8 +33,8 @@ def reported(tmp_path_factory):
         scores=SCORES,
     )
     with sections("levels", "all_environments", "differences"):
-        found.report()
-    return found
+        tiny.report()
+    return tiny
 
 
 def test_scores_are_stratified_over_the_environments_that_have_them(reported):
@@ -111,9 +111,9 @@ def test_with_many_strategies_each_profile_stands_beside_the_baseline_s(tmp_path
 
 def test_one_pair_has_no_interval(tmp_path, alone):
     """However many seeds the strategy itself has."""
-    found = pretended(tmp_path, 30.0, seeds=6, chunk_size=1, environments=list(SCORES), scores=SCORES)
-    lose(found, lambda chunk: chunk.strategy == "uniform" and 0 not in chunk.seeds)
-    page = found.report(figure_files=False).read_text()
+    tiny = pretended(tmp_path, 30.0, seeds=6, chunk_size=1, environments=list(SCORES), scores=SCORES)
+    lose(tiny, lambda chunk: chunk.strategy == "uniform" and 0 not in chunk.seeds)
+    page = tiny.report(figure_files=False).read_text()
     row = next(r for r in csv_rows(tmp_path / "tables" / "overall.csv") if r["strategy"] == "prioritized")
     assert (row["seeds"], row["pairs"]) == ("6", "1")
     difference = sentences.effect(Interval(*[float(row["difference"])] * 3))

@@ -36,10 +36,10 @@ CONTRASTS = [
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
-    found = pretended(tmp_path_factory.mktemp("reported"), 60.0, seeds=10, chunk_size=5, contrasts=CONTRASTS)
+    tiny = pretended(tmp_path_factory.mktemp("reported"), 60.0, seeds=10, chunk_size=5, contrasts=CONTRASTS)
     with sections(drawn=True):
-        found.report()
-    return found
+        tiny.report()
+    return tiny
 
 
 @pytest.fixture(scope="module")
@@ -165,9 +165,9 @@ def test_declared_answers_and_sides_are_the_words(tmp_path):
     assert '<p class="answer">Yes, it &lt;gains&gt;.</p><p>Choosing vs chance: higher, ' in text
     assert "← chance higher</text>" in text
     assert ">choosing higher →</text>" in text
-    own = first | {"answers": {"higher": "Its own."}}
+    with_answer = first | {"answers": {"higher": "Its own."}}
     with sections():
-        text = page_of(tmp_path / "own", 60.0, seeds=6, chunk_size=6, contrasts=[own], answers=declared)
+        text = page_of(tmp_path / "own", 60.0, seeds=6, chunk_size=6, contrasts=[with_answer], answers=declared)
     assert '<p class="answer">Its own.</p>' in text
 
 
@@ -175,7 +175,7 @@ def test_declared_answers_and_sides_are_the_words(tmp_path):
 def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answer(tmp_path):
     """Means with simultaneous intervals are not called interquartile means."""
     strategies = {name: {"type": kind} for name, kind in (("uniform", "uniform"), ("prioritized", "prioritized"))}
-    made = pretended(
+    tiny = pretended(
         tmp_path,
         60.0,
         seeds=6,
@@ -183,8 +183,8 @@ def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answe
         strategies=strategies | {"none": {"type": "online"}},
         contrasts=[*CONTRASTS[:1], CONTRASTS[1] | {"primary": True, "more": {"strategy": "none"}}],
     )
-    lose(made, lambda chunk: chunk.strategy == "none")
-    text = made.report(figure_files=False).read_text()
+    lose(tiny, lambda chunk: chunk.strategy == "none")
+    text = tiny.report(figure_files=False).read_text()
     section = text[text.index("Every contrast") :]
     assert "Mean over seeds of the difference within a seed, with its 95 % interval: of the primary" in section
     assert "interquartile mean with its 95 % interval. Grey bands" not in text

@@ -24,11 +24,11 @@ CONTRASTS = [
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     """Every run's batches are of 64 rows; prioritized's gradient varies twice as much as uniform's."""
-    found = pretended(tmp_path_factory.mktemp("beside"), 30.0, seeds=6, chunk_size=6, contrasts=CONTRASTS)
+    tiny = pretended(tmp_path_factory.mktemp("beside"), 30.0, seeds=6, chunk_size=6, contrasts=CONTRASTS)
 
     def rows_of(chunk):
-        own = found.results().filter(f"strategy = '{chunk.strategy}'").project("seed, step, metric, value")
-        yield from own.fetchall()
+        rows_written = tiny.results().filter(f"strategy = '{chunk.strategy}'").project("seed, step, metric, value")
+        yield from rows_written.fetchall()
         for seed, (i, step) in product(chunk.seeds, enumerate(STEPS)):
             varied = (2.0 if chunk.strategy == "prioritized" else 1.0) * (1 + i)
             yield seed, step, "replay/effective_batch_size", 64 / varied * (1 + i)
@@ -36,10 +36,10 @@ def reported(tmp_path_factory):
             yield seed, step, "replay/gradient_variance_uniform", 1.0 + i
             yield seed, step, "replay/replay_gini", 0.1 * seed + 0.01 * i
 
-    write_rows(found, rows_of)
+    write_rows(tiny, rows_of)
     with sections("differences", "effect_sizes", "replay_measures"):
-        found.report()
-    return found
+        tiny.report()
+    return tiny
 
 
 def test_a_measure_is_the_mean_over_measurements_then_the_iqm_over_runs(reported):
@@ -58,9 +58,9 @@ def test_effective_batch_sizes_are_ratios_of_means_not_means_of_ratios():
     def curve(values):
         return Curve("e", "l", "s", np.arange(1), np.array([1, 2]), np.array([values]))
 
-    own, uniform = curve([1.0, 4.0]), curve([2.0, 2.0])
+    of_sampler, uniform = curve([1.0, 4.0]), curve([2.0, 2.0])
     sizes = curve([64 * 2.0, 64 * 0.5])
-    assert replay_measures._effective(sizes, own, uniform).tolist() == [64 * 4 / 5]
+    assert replay_measures._effective(sizes, of_sampler, uniform).tolist() == [64 * 4 / 5]
     assert replay_measures._effective(sizes, curve([0.0, 0.0]), uniform).tolist() == [80.0]
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.commands import main as cli
-from replaylab.errors import ConfigError, SpecError
-from replaylab.learners import DQN, QLearning
+from replaylab.learners import QLearning
 from replaylab.plotting.heat_map import DARK_INK, LIGHT_INK
 from replaylab.replay import Online
 from replaylab.study import InProcess, Spec, Study
@@ -48,7 +47,7 @@ def test_visits_add_up_to_the_steps_and_episodes_and_are_those_of_single_runs():
 
 def made_up(folder, environment, states, seeds=6):
     """Return a study whose third strategy stays in the first states."""
-    made = tiny.study(
+    visited = tiny.study(
         folder,
         environments=[environment],
         seeds=seeds,
@@ -63,22 +62,22 @@ def made_up(folder, environment, states, seeds=6):
 
     def rows_of(chunk):
         for seed in chunk.seeds:
-            rng = np.random.default_rng([seed, list(made.spec.strategies).index(chunk.strategy)])
+            rng = np.random.default_rng([seed, list(visited.spec.strategies).index(chunk.strategy)])
             distribution = np.ones(states)
             distribution[: states // 4] += 5 * (chunk.strategy == "near")
             yield from ((seed, step, "eval/mean_reward", rng.normal()) for step in (10, 20, 30))
             counts = rng.multinomial(20 * states, distribution / distribution.sum())
             yield from ((seed, 30, f"visits/{state}", count) for state, count in enumerate(counts))
 
-    tiny.write_rows(made, rows_of)
-    return made
+    tiny.write_rows(visited, rows_of)
+    return visited
 
 
 @pytest.fixture(scope="module")
 def cliff(tmp_path_factory):
-    made = made_up(tmp_path_factory.mktemp("cliff"), "CliffWalking-v1", 48)
+    visited = made_up(tmp_path_factory.mktemp("cliff"), "CliffWalking-v1", 48)
     with tiny.sections("visits", drawn=True):
-        return made.folder, made.report().read_text()
+        return visited.folder, visited.report().read_text()
 
 
 def test_a_grid_world_is_drawn_as_maps_with_their_numbers_beside_them(cliff):
@@ -118,18 +117,18 @@ def test_colours_of_cells_are_the_same_in_the_dark(cliff):
 
 
 def test_taxi_is_drawn_by_where_the_taxi_is(tmp_path):
-    made = made_up(tmp_path, "Taxi-v4", 500, seeds=3)
+    visited = made_up(tmp_path, "Taxi-v4", 500, seeds=3)
     with tiny.sections("visits"):
-        page = made.report().read_text()
+        page = visited.report().read_text()
     assert 'id="visits"' in page
     shares = tiny.csv_rows(tmp_path / "figures" / "visits.csv")
     assert len(shares) == 3 * 25
 
 
 def test_states_of_an_environment_without_a_map_are_listed(tmp_path):
-    made = made_up(tmp_path, "Blackjack-v1", 60)
+    visited = made_up(tmp_path, "Blackjack-v1", 60)
     with tiny.sections("visits", drawn=True):
-        page = made.report().read_text()
+        page = visited.report().read_text()
     assert 'id="visits"' not in page
     body = re.search(r'<figure id="visit_differences">(.*?)</figure>', page, re.DOTALL)[1]
     assert body.count("<svg viewBox") == 2
@@ -151,7 +150,3 @@ def test_a_study_tells_whether_a_strategy_goes_elsewhere(tmp_path, capsys):
     assert Study(Spec.from_toml(file), folder).run(executor=InProcess()).complete
     assert cli.main(["study", "report", str(folder), "--no-figure-files"]) == 0
     assert "of reckless are to other states than those of none" in capsys.readouterr().out
-
-
-
-
