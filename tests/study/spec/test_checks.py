@@ -54,7 +54,7 @@ def test_tables_that_contradict_each_other_are_refused(changes, message):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             TABULAR,
@@ -129,12 +129,12 @@ def test_tables_that_contradict_each_other_are_refused(changes, message):
         ),
     ],
 )
-def test_a_study_that_compares_nothing_is_refused(changes, said):
-    with pytest.raises(SpecError, match=said):
+def test_a_study_that_compares_nothing_is_refused(changes, message):
+    with pytest.raises(SpecError, match=message):
         Spec.from_table(table(**changes))
 
 
-def test_a_strategy_and_a_learner_without_an_environment_in_common():
+def test_parts_without_a_common_environment_are_refused():
     changes = {
         "environments": ["CartPole-v1", "Acrobot-v1"],
         "learners__dqn__environments": ["Acrobot-v1"],
@@ -145,15 +145,15 @@ def test_a_strategy_and_a_learner_without_an_environment_in_common():
 
 
 @pytest.mark.parametrize("kind", ["none", "online"])
-def test_what_draws_no_batches_may_stand_beside_what_does(kind):
+def test_strategies_with_and_without_batches_combine(kind):
     spec = Spec.from_table(table(**TABULAR, strategies={"none": {"type": kind}}, baseline="none"))
     assert spec.runs == 4
     assert Spec.from_table(table(**BATCHES)).runs == 8
-    own = {"type": "uniform", "learner": {"batch_size": 8}}
-    assert Spec.from_table(table(**TABULAR, strategies={"none": {"type": kind}, "uniform": own})).runs == 8
+    drawing = {"type": "uniform", "learner": {"batch_size": 8}}
+    assert Spec.from_table(table(**TABULAR, strategies={"none": {"type": kind}, "uniform": drawing})).runs == 8
 
 
-def test_metrics_of_parts_that_this_library_does_not_know_are_taken():
+def test_metrics_of_unknown_parts_are_taken():
     pytest.importorskip("stable_baselines3")
     changes = {"learners": {"a": {"type": "sb3", "algorithm": "DQN"}}, "metrics": ["train/of_its_own"]}
     assert Spec.from_table(table(**changes)).metrics == ("train/of_its_own",)
@@ -165,8 +165,8 @@ def test_metrics_that_are_switched_on_are_taken():
     assert Spec.from_table(table(**BATCHES, **on, metrics=list(asked))).metrics == asked
 
 
-def test_what_is_switched_off_may_be_recorded_by_a_learner_of_ones_own():
-    own = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "tests.study.own_parts:HalfAlpha"}}}
-    own["learners"]["q"]["batch_size"] = 4
-    spec = Spec.from_table(table(**own, metrics=["replay/sampling_evenness"], measures__every=0))
+def test_a_custom_learner_may_record_a_metric_that_is_off():
+    custom = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "tests.study.own_parts:HalfAlpha"}}}
+    custom["learners"]["q"]["batch_size"] = 4
+    spec = Spec.from_table(table(**custom, metrics=["replay/sampling_evenness"], measures__every=0))
     assert spec.metrics == ("replay/sampling_evenness",)

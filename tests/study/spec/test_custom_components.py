@@ -39,16 +39,16 @@ class Mine(CustomSampler):
 """
 
 
-def test_they_are_trained_in_workers(tmp_path):
-    made = study(tmp_path, **TABLES)
-    (_, fresh) = made.chunks
+def test_custom_components_are_trained_in_workers(tmp_path):
+    custom = study(tmp_path, **TABLES)
+    (_, fresh) = custom.chunks
     assert fresh.strategy_part.options["power"] == 2.0
     assert fresh.learner_part.options["alpha"] == 0.5
-    assert made.run(workers=1).complete
-    found = rows(made)
-    assert set(found["strategy"]) == {"uniform", "fresh"}
-    assert "eval/mean_reward" in found["metric"]
-    assert Study.from_folder(tmp_path) == made
+    assert custom.run(workers=1).complete
+    columns = rows(custom)
+    assert set(columns["strategy"]) == {"uniform", "fresh"}
+    assert "eval/mean_reward" in columns["metric"]
+    assert Study.from_folder(tmp_path) == custom
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_they_are_trained_in_workers(tmp_path):
         ("relative.:Mine", "but got .relative.:Mine.\\."),
     ],
 )
-def test_what_is_no_sampler_is_refused(kind, message):
+def test_a_type_that_is_not_a_sampler_is_refused(kind, message):
     with pytest.raises(SpecError, match=f"^study: `strategies.mine.type` must name a sampler.*{message}"):
         Spec.from_table(table(strategies__mine={"type": kind}))
 
 
-def test_what_is_no_learner_is_refused():
+def test_a_type_that_is_not_a_learner_is_refused():
     with pytest.raises(SpecError, match=r"`learners.mine.type` must name a learner.* has no method `agents`"):
         Spec.from_table(table(learners__mine={"type": f"{OWN}:Fresh"}))
 
 
-def test_one_chunk_by_hand_takes_them_too():
-    made = TrainCommand(
+def test_the_train_command_takes_custom_components():
+    chunk = TrainCommand(
         env="FrozenLake-v1",
         strategy=f"{OWN}:Fresh",
         strategy_options=("power=3",),
@@ -90,7 +90,7 @@ def test_one_chunk_by_hand_takes_them_too():
         eval_every=50,
         eval_episodes=1,
     ).chunk()
-    assert (made.learner, made.strategy, made.strategy_part.options["power"]) == ("HalfAlpha", "Fresh", 3.0)
+    assert (chunk.learner, chunk.strategy, chunk.strategy_part.options["power"]) == ("HalfAlpha", "Fresh", 3.0)
 
 
 def test_an_unknown_option_is_refused():
@@ -120,23 +120,23 @@ MINE |= {"strategies": {"uniform": {"type": "uniform"}, "mine": {"type": "my_own
 
 
 def test_changed_code_never_mixes(module, tmp_path):
-    made = run_here(tmp_path / "out", **MINE)
+    trained = run_here(tmp_path / "out", **MINE)
     module(2.0)  # the option is given, so that only the code is another
-    assert made.present == made.chunks, "what is there stays readable"
+    assert trained.present == trained.chunks, "what is there stays readable"
     changed = study(tmp_path / "out", **MINE)
     assert [p.strategy for p in changed.present] == ["uniform"]
     with pytest.raises(SpecError, match=r"the module my_own \(.*my_own.py\) has changed since this run was defined"):
-        Study(made.spec, tmp_path / "other").run(workers=1)
+        Study(trained.spec, tmp_path / "other").run(workers=1)
     assert [p.strategy for p in changed.run(executor=InProcess()).ran] == ["mine"]
 
 
 def test_results_are_read_without_the_module(module, tmp_path):
-    made = run_here(tmp_path / "out", **MINE)
+    trained = run_here(tmp_path / "out", **MINE)
     Path("my_own.py").unlink()
     sys.modules.pop("my_own")
     opened = Study.from_folder(tmp_path / "out")
     assert len(opened.present) == 2
-    np.testing.assert_equal(rows(opened), rows(made))
+    np.testing.assert_equal(rows(opened), rows(trained))
     assert CODE in opened.chunks[1].strategy_part.options
     assert opened.run(executor=InProcess()).ran == (), "nothing is missing"
     with pytest.raises(SpecError, match=r"no module 'my_own' was found in .*Run the command where my_own.py is"):
@@ -158,7 +158,7 @@ class Numbered(CustomSampler):
 
 
 @pytest.mark.parametrize("seen", ["by the study", "by others"])
-def test_a_module_that_is_changed_while_the_process_lives_is_imported_again(seen, tmp_path, monkeypatch):
+def test_a_module_that_changes_is_imported_again(seen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_numbered", raising=False)
@@ -186,7 +186,7 @@ def test_a_module_that_is_changed_while_the_process_lives_is_imported_again(seen
 
 
 @pytest.mark.parametrize("asked", [{"metrics": ["eval/mean_rewrd"]}, {"contrasts": [{"metric": "eval/mean_rewrd"}]}])
-def test_a_misspelt_metric_is_reported_beside_parts_of_ones_own(asked):
+def test_a_misspelt_metric_beside_custom_parts_is_reported(asked):
     contrast = {"name": "c", "question": "?", "weights": {"uniform": 1.0, "fresh": -1.0}}
     if "contrasts" in asked:
         asked = {"contrasts": [contrast | asked["contrasts"][0]]}

@@ -30,9 +30,9 @@ def test_names_stand_for_an_id_with_its_own_options(tmp_path, undrawn):
     lengths = {c.environment: c.values[:, -1].tolist() for c in study.curves("eval/mean_ep_length")}
     assert lengths["short"] == lengths["CliffWalking-v1"] == [5.0, 5.0]
     assert min(lengths["long"]) > 5
-    found = rows(study)
-    where = {name: [i for i, e in enumerate(found["environment"]) if e == name] for name in TWO["environments"]}
-    values = {name: [repr(found["value"][i]) for i in where[name]] for name in where}
+    columns = rows(study)
+    where = {name: [i for i, e in enumerate(columns["environment"]) if e == name] for name in TWO["environments"]}
+    values = {name: [repr(columns["value"][i]) for i in where[name]] for name in where}
     assert values["short"] == values["CliffWalking-v1"] != values["long"]
     page = study.report(figure_files=False).read_text()
     assert "Share of the time in each cell" in page, "the map of a name is that of its id"
@@ -68,7 +68,7 @@ gym.register("Short-v0", Short)
 """
 
 
-def test_the_code_of_an_environment_of_ones_own_identifies_runs(tmp_path, monkeypatch):
+def test_the_code_of_a_custom_environment_identifies_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     module = tmp_path / "short_envs.py"
