@@ -9,7 +9,7 @@ from replaylab.study import catalog
 from replaylab.study.plan import plan
 from replaylab.study.spec.spec import Spec
 
-RESULTS = Path(__file__).parents[3] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 FIRST_AND_LAST = {
     "quick": ("CartPole-v1.dqn.none.a6647976d531dd37", "CartPole-v1.dqn.combined.bc6698b2fbdf4dd9"),
