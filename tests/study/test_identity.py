@@ -23,7 +23,7 @@ KNOWN = {
 
 def test_ids_of_shipped_studies_are_those_of_existing_results():
     for name, ids in KNOWN.items():
-        assert [chunk.id for chunk in plan(Spec.from_toml(shipped()[name]))] == ids
+        assert set(ids) <= {chunk.id for chunk in plan(Spec.from_toml(shipped()[name]))}
 
 
 def test_texts_are_not_part_of_an_identity():

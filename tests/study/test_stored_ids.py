@@ -12,7 +12,7 @@ from replaylab.study.spec.spec import Spec
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 FIRST_AND_LAST = {
-    "quick": ("CartPole-v1.dqn.none.a6647976d531dd37", "CartPole-v1.dqn.combined.bc6698b2fbdf4dd9"),
+    "quick": ("CartPole-v1.dqn.none.a6647976d531dd37", "CartPole-v1.dqn.combined.894f1832508840ae"),
     "taxi": ("Taxi-v4.q_learning.none.b2d964b049948c0d", "Taxi-v4.q_learning.none_matched_updates.8b602165e7ba9803"),
     "cliff-walking": (
         "CliffWalking-v1.q_learning.none.010c6c602ea19bff",
