@@ -128,7 +128,7 @@ def core_imports(source):
             yield from ("_core" for alias in node.names if alias.name == "replaylab._core")
 
 
-def test_of_the_core_the_laboratory_takes_games_and_learners_alone():
+def test_the_laboratory_takes_only_the_cores_games_and_learners():
     package = ROOT / "src" / "replaylab"
     files = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
     importers = {path.as_posix(): set(core_imports(text)) for path, text in files.items() if path.parts[0] != "replay"}

@@ -99,7 +99,7 @@ def test_the_limit_answers_for_every_operation(tmp_path):
             limit.block("dance", 1)
 
 
-def test_a_missing_peer_is_named_with_the_command_that_installs_it(monkeypatch, capsys):
+def test_a_missing_peer_is_named_with_its_install_command(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert replay.contenders(no_peers=False) == [replay.Replaylab]
     lines = capsys.readouterr().out.splitlines()

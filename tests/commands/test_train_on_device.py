@@ -12,7 +12,7 @@ from replaylab.replay import FrameStack, NStep
 PONG = "ALE/Pong-v5"
 
 
-def test_a_game_is_stepped_by_the_emulators_threads_and_its_frames_are_stored_once():
+def test_a_game_is_stepped_in_threads_with_frames_stored_once():
     command = TrainCommand(env=PONG, device="cuda", transforms=("n_step:steps=3",), learner_options=("batch_size=256",))
     configuration = command.chunk().configuration()
     assert configuration.learner == DQN(device="cuda", replay="device", envs=64, batch_size=256)

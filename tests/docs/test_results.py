@@ -61,7 +61,7 @@ def test_records_of_research_are_run_by_path_and_do_not_ship(file):
     assert name not in catalog.shipped()
 
 
-def test_the_page_says_which_studies_ship_and_where_the_others_are():
+def test_the_page_lists_shipped_and_other_studies():
     table = re.findall(r"^\| \[`(\S+)`\]\(\S+\)( ★)? \|", (RESULTS / "index.md").read_text(), re.M)
     assert len(table) == 20
     for name, ships in table:

@@ -156,7 +156,7 @@ def test_an_environment_without_goals_is_reported():
         goal_functions(make_vector_env("CartPole-v1", 1))
 
 
-def test_the_goal_forms_can_be_stepped_by_gymnasium_and_still_tell_their_functions():
+def test_gymnasium_steps_goal_forms_and_keeps_their_functions():
     env = SyncVectorEnv([lambda: gym.make("replaylab/AcrobotGoal-v0")] * 2)
     reward, terminated = goal_functions(env)
     goals = np.array([[0.5], [1.0]], np.float32), np.array([[1.0], [1.0]], np.float32), {}
@@ -215,7 +215,7 @@ def test_bit_flips_starts_are_uniform():
 
 
 @pytest.mark.parametrize("n", [1, 4, 9])
-def test_one_of_all_action_sequences_of_blind_cliffwalk_is_rewarded(n):
+def test_blind_cliffwalk_rewards_one_sequence_of_actions(n):
     env = make_vector_env("replaylab/BlindCliffwalk-v0", 2**n, n=n, autoreset_mode="Disabled")
     table = gym.make("replaylab/BlindCliffwalk-v0", n=n).unwrapped.P
     sequences = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
@@ -262,7 +262,7 @@ def test_noise_around_integer_rewards_is_not_cut_off():
     assert np.all((reward != np.round(reward)) & (np.abs(reward - 1.0) < 1.0))
 
 
-def test_noise_depends_on_the_copys_seed_alone_and_not_on_its_neighbours():
+def test_noise_depends_on_the_copys_seed_alone():
     def rewards(seeds, place):
         env = make_vector_env("replaylab/NoisyRewards-v0", len(seeds), env="MountainCar-v0")
         env.reset(seed=seeds)

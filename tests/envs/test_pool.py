@@ -126,7 +126,7 @@ def fake(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", SimpleNamespace(make=make))
 
 
-def test_a_run_on_a_pool_evaluates_and_equals_one_by_this_librarys_stepping(fake, monkeypatch):
+def test_a_run_on_a_pool_equals_one_stepped_by_this_library(fake, monkeypatch):
     """Evaluations, held-out states and budgets of episodes included; only starts would differ with the real one."""
     for module in ("training.state", "evaluation.evaluators"):  # an EnvPool's seeds have 31 bits
         seeds = f"replaylab.learners.{module}.numbers"

@@ -24,7 +24,7 @@ ENVS = [
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize(("env_id", "kwargs", "limit"), ENVS)
-def test_equals_gymnasiums_synchronous_vector_env_on_the_same_streams(env_id, kwargs, limit, mode):
+def test_equals_gymnasiums_synchronous_env_on_the_same_streams(env_id, kwargs, limit, mode):
     options = kwargs | ({} if limit is None else {"max_episode_steps": limit})
     assert isinstance(make_vector_env(env_id, 1, **options), TableVectorEnv)
 
@@ -153,7 +153,7 @@ def test_states_with_other_numbers_of_actions_are_refused(few):
         TransitionTable.of(env)
 
 
-def test_chances_of_single_precision_and_states_without_outcomes_are_taken():
+def test_single_precision_and_states_without_outcomes_are_taken():
     tenth = np.float32(0.1)
     outcomes = {0: {0: [(tenth, k % 2, 1.0, k == 1) for k in range(10)]}, 1: {0: []}}
     table = TransitionTable.of(SimpleNamespace(P=outcomes, initial_state_distrib=np.array([1.0, 0.0])))

@@ -8,7 +8,7 @@ from replaylab.errors import ConfigError
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_any_other_environment_runs_in_gymnasiums_synchronous_one(mode):
+def test_other_environments_run_in_gymnasiums_synchronous_one(mode):
     env = make_vector_env("Pendulum-v1", 3, autoreset_mode=mode, g=9.0)
     assert isinstance(env, SyncVectorEnv)
     assert env.metadata["autoreset_mode"] is mode
@@ -57,7 +57,7 @@ def test_there_must_be_one_environment_or_more():
         make_vector_env("CartPole-v1", 0)
 
 
-def test_what_is_registered_with_wrappers_or_options_is_stepped_singly():
+def test_registered_with_wrappers_or_options_is_stepped_singly():
     cartpole = gym.spec("CartPole-v1").entry_point
     wrapped = gym.envs.registration.WrapperSpec("Clip", "gymnasium.wrappers:ClipReward", {"max_reward": 0.5})
     gym.register("ClippedPole-v0", cartpole, additional_wrappers=(wrapped,))

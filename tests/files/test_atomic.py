@@ -31,7 +31,7 @@ def test_after_an_exception_all_is_as_it_was(tmp_path, monkeypatch, at):
     assert {p.name: p.read_text() for p in target.parent.iterdir()} == {"file.txt": "old"}
 
 
-def test_its_bytes_are_on_disk_before_the_rename_and_its_name_after(tmp_path, monkeypatch):
+def test_its_bytes_are_on_disk_before_its_name(tmp_path, monkeypatch):
     done, fsync, replace = [], os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (done.append("sync"), fsync(fd))[1])
     monkeypatch.setattr(Path, "replace", lambda *args: (done.append("rename"), replace(*args))[1])

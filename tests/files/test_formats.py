@@ -81,7 +81,7 @@ def changed(value, path, change):
 
 class TestWriting:
     @EVERY
-    def test_the_new_takes_the_place_of_the_old_and_nothing_else_stays(self, name, tmp_path):
+    def test_the_new_file_replaces_the_old_and_nothing_else_stays(self, name, tmp_path):
         format_ = FORMATS[name]
         for number in (3, 4, 2):
             format_.write(tmp_path, number)
@@ -298,7 +298,7 @@ class TestReading:
 class TestSingleFiles:
     """An archive's directory has bytes that mean nothing; each other one that is changed is an error."""
 
-    def test_any_changed_byte_and_any_lost_end_is_seen_or_does_no_harm(self, name, tmp_path):
+    def test_changed_bytes_and_lost_ends_are_seen_or_do_no_harm(self, name, tmp_path):
         content, read = FILES[name]()
         file = tmp_path / name
         file.write_bytes(content)

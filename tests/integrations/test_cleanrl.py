@@ -168,7 +168,7 @@ class TestEnds:
         with pytest.raises(ConfigError, match="reset themselves in the step after"):
             rb.add(last.astype(dtype), zero, no, np.zeros(1), np.zeros(1, bool), {})
 
-    def test_steps_that_look_like_resets_are_stored_where_there_are_none(self):
+    def test_steps_that_look_like_resets_are_stored(self):
         """An episode ends where the next one begins, with a reward of 0."""
         for autoreset in (None, "disabled"):
             rb = ReplayBuffer(20, BOX, DISCRETE, "cpu", autoreset=autoreset)
@@ -239,7 +239,7 @@ def test_what_their_batches_cannot_hold_is_refused():
         ReplayBuffer(9, spaces.Dict({"a": BOX}), DISCRETE, "cpu")
 
 
-def test_infos_of_environments_that_reset_in_the_same_step_are_believed():
+def test_infos_of_resets_in_the_same_step_are_believed():
     rb = ReplayBuffer(10, spaces.Box(0, 1, (1,)), spaces.Discrete(2), "cpu")
     same = np.zeros((1, 1), np.float32)
     for step in range(6):
@@ -263,7 +263,7 @@ def test_infos_of_environments_that_reset_in_the_same_step_are_believed():
         ({"reward": np.ones(2, complex)}, DtypeError, "field `reward` stores float32, but got complex128"),
     ],
 )
-def test_values_of_another_shape_are_refused_and_none_is_cut_to_fit(changed, error, says):
+def test_values_of_another_shape_are_refused_and_not_cut(changed, error, says):
     buffer = ReplayBuffer(10, spaces.Box(-1, 1, (3, 2)), spaces.Discrete(2), "cpu", n_envs=2)
     step = {"obs": np.zeros((2, 3, 2)), "next_obs": np.zeros((2, 3, 2)), "action": np.zeros(2, int)}
     step |= {"reward": np.zeros(2), "done": np.zeros(2, bool), "infos": {}}

@@ -30,7 +30,7 @@ def loaded(arrays, terminals=None, **options):
     return buffer, buffer.get(range(len(buffer)))
 
 
-def test_a_timeouts_row_is_left_out_and_the_one_before_is_truncated():
+def test_a_timeouts_row_is_dropped_and_the_last_is_truncated():
     _, steps = loaded(data())
     assert steps["reward"].tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18]
     assert np.flatnonzero(steps["terminated"]).tolist() == [4, 12, 16]

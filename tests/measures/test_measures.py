@@ -139,7 +139,7 @@ def test_variance_in_one_pass():
     assert np.isnan(m.total_variance(x[:1])).all()
 
 
-def test_the_legacy_count_is_numpys_and_a_constant_with_two_features():
+def test_the_legacy_count_is_numpys():
     rows = RNG(14).normal(size=(3, 64, 2)) * [1.0, 0.01]
     np.testing.assert_array_equal(m.legacy_correlated_pairs(rows), [2016] * 3)
     rows = RNG(15).normal(size=(20, 4))

@@ -59,7 +59,7 @@ def test_a_flat_line_is_its_two_ends_and_nan_a_gap():
     assert path.get("d") == "M100 950h30m20-20h10"
 
 
-def test_neighbours_of_one_look_share_a_group_and_what_is_seen_through_stays_two():
+def test_neighbors_of_one_style_share_a_group_unless_transparent():
     def draw(axes):
         for level in (10, 20):
             axes.fill([10, 90, 90], [level, level, level + 5], color="#123456", alpha=0.5)
@@ -105,7 +105,7 @@ def test_images_keep_their_pixels_and_their_place():
     assert image.get("href").startswith("data:image/png;base64,")
 
 
-def test_colours_of_the_palette_become_variables_and_names_do_not():
+def test_colors_of_the_palette_become_variables():
     page = svg.on_page('<g fill="#1b1f24"><text>#1b1f24</text></g>', (10, 10), 'a "name"')
     assert '<g fill="var(--ink)"><text>#1b1f24</text></g>' in page
     assert 'aria-label="a &quot;name&quot;"' in page

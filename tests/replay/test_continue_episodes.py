@@ -153,7 +153,7 @@ def test_a_flag_of_any_dtype(dtype, tmp_path):
     assert ReplayBuffer.load(tmp_path, continue_episodes=False).get(range(5))["truncated"].tolist() == [0, 0, 0, 0, 1]
 
 
-def test_a_reset_that_is_due_is_no_step_of_an_environment_that_was_reset(tmp_path):
+def test_a_due_reset_is_no_step_of_a_reset_environment(tmp_path):
     buffer = make(num_envs=1, autoreset="next_step")
     add(buffer, 1, 3)
     add(buffer, 1, 1, 3, terminated=True)

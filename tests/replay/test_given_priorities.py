@@ -22,7 +22,7 @@ def make(sampler):
 
 
 @pytest.mark.parametrize("sampler", WITHOUT, ids=kind_of)
-def test_samplers_without_priorities_refuse_them_and_ignore_td_errors(sampler):
+def test_samplers_without_priorities_refuse_them(sampler):
     buffer = make(sampler)
     with pytest.raises(ConfigError, match=r"sampler=Prioritized\(\), or pass `td_error`"):
         buffer.update_priorities([0, 1, 2], priority=np.zeros(3))
@@ -50,7 +50,7 @@ def test_one_number_is_the_priority_of_all_ids(sampler):
         buffer.update_priorities([0, 1], priority=-1.0)
 
 
-def test_a_custom_sampler_and_a_replay_without_rows_take_one_number_too():
+def test_a_custom_sampler_and_a_rowless_replay_take_one_number():
     buffer = make(Watching())
     buffer.update_priorities([0, 1, 2], priority=0)
     np.testing.assert_array_equal(buffer.probabilities(np.arange(5), batch_size=8, progress=0.5), [0, 0, 0, 0.5, 0.5])

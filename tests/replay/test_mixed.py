@@ -231,7 +231,7 @@ class TestTooLittle:
         np.testing.assert_array_equal(mixed.buffers[0].sample(4).id, twin.sample(4).id)
 
     @pytest.mark.parametrize("lacking", [{"sampler": Queue()}, {"min_size": 5}])
-    def test_a_buffer_that_has_too_little_draws_nothing_from_the_others(self, lacking):
+    def test_a_buffer_with_too_little_draws_nothing_from_others(self, lacking):
         """A queue gives each row once: those of a draw that fails must come again."""
         fields = {"x": FIELDS["x"]}
         first, second = ReplayBuffer(30, fields, sampler=Queue(), seed=0), ReplayBuffer(30, fields, seed=0, **lacking)

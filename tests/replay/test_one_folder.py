@@ -23,7 +23,7 @@ def _saving(folder, times, number):
         buffer.save(folder)
 
 
-def test_processes_that_save_to_one_folder_wait_for_each_other_and_loads_get_one_or_the_other(tmp_path):
+def test_processes_saving_to_one_folder_wait_for_each_other(tmp_path):
     _saving(tmp_path, 1, 0)
     context = multiprocessing.get_context("spawn")
     savers = [context.Process(target=_saving, args=(tmp_path, 12, k)) for k in (1, 2)]
@@ -155,7 +155,7 @@ assert [(one.file, one.thread) for one in _folders.values()] == [(-1, 0)]
 """
 
 
-def test_signal_handlers_at_any_moment_do_not_wait_for_themselves(tmp_path):
+def test_signal_handlers_do_not_wait_for_themselves(tmp_path):
     subprocess.run([sys.executable, "-c", STRESS, str(tmp_path)], check=True, timeout=120)
 
 

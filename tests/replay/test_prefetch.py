@@ -166,7 +166,7 @@ def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken
     batches.close()
 
 
-def test_two_iterators_share_one_thread_in_the_order_of_the_calls():
+def test_two_iterators_share_one_thread_in_order():
     def run(buffer, make_batches):
         first, two = make_batches(buffer, 4, 2), make_batches(buffer, 6, 1)
         seen = []
@@ -231,7 +231,7 @@ def test_total_draws_no_batch_too_many():
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-def test_trap_14_an_update_under_prefetch_reaches_the_steps_it_was_made_for(ahead):
+def test_trap_14_an_update_under_prefetch_reaches_its_steps(ahead):
     """ "Update applies to the last sample" would feed batch k's errors to batch k + prefetch."""
     buffer = ReplayBuffer(50, FIELDS, sampler=replay.Prioritized(alpha=1.0, beta=1.0), seed=1)
     buffer.extend(x=np.arange(50), y=np.ones((50, 2)))
@@ -243,7 +243,7 @@ def test_trap_14_an_update_under_prefetch_reaches_the_steps_it_was_made_for(ahea
         np.testing.assert_allclose(buffer.probabilities(np.arange(50)), priority / priority.sum(), rtol=1e-6)
 
 
-def test_trap_14_a_step_overwritten_since_its_draw_changes_nothing():
+def test_trap_14_a_step_overwritten_since_changes_nothing():
     buffer = ReplayBuffer(10, FIELDS, sampler=replay.Prioritized(alpha=1.0, beta=1.0), seed=1)
     buffer.extend(x=np.arange(10), y=np.ones((10, 2)))
     batches = buffer.batches(8, prefetch=2)
@@ -327,7 +327,7 @@ class TestEnding:
         next(batches)
         del batches
 
-    def test_closed_by_a_garbage_collection_while_another_iterator_asks(self, monkeypatch):
+    def test_closed_by_garbage_collection_while_another_asks(self, monkeypatch):
         batches = make().batches(8, prefetch=2)
         next(batches)
         cycle = [batches]
@@ -340,7 +340,7 @@ class TestEnding:
         asker.join(20)
         assert not asker.is_alive(), "it waits for a lock that it holds itself"
 
-    def test_an_error_of_a_draw_is_raised_where_the_batch_would_have_come(self):
+    def test_a_draws_error_is_raised_in_place_of_the_batch(self):
         batches = make(steps=0).batches(8, prefetch=2)
         with pytest.raises(EmptyBufferError):
             next(batches)

@@ -205,7 +205,7 @@ def test_nested_fields_transforms_and_replicas(tmp_path):
         np.testing.assert_array_equal(of_part.extra[1], batch.extra[1][[2, 0]])
 
 
-def test_sequences_in_a_storage_whose_drawn_steps_are_overwritten(tmp_path):
+def test_sequences_whose_drawn_steps_are_overwritten(tmp_path):
     buffer = make(
         replay.Uniform(),
         transforms=[replay.Sequence(4, overlap=0, burn_in=0)],

@@ -213,7 +213,7 @@ class TestEditedManifests:
         assert len(ReplayBuffer.load(saved)) == 7
 
 
-def test_a_batch_beyond_the_memory_is_refused_however_it_is_asked_for(tmp_path):
+def test_a_batch_beyond_the_memory_is_refused(tmp_path):
     """As a snapshot may say that stacks are so long."""
     fields = {"obs": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
     buffer = ReplayBuffer(4, fields, transforms=(replay.FrameStack(2**31),))

@@ -72,7 +72,7 @@ def test_profiles_resample_within_environments():
     assert (profile.low[0], profile.estimate[0], profile.high[0]) == (0.5, 0.5, 0.5)
 
 
-def test_a_standardised_difference_is_the_paired_t_statistic_over_the_root_of_n():
+def test_a_standardized_difference_is_t_over_the_root_of_n():
     rng = np.random.default_rng(21)
     a, b = rng.normal(1, 2, size=17), rng.normal(size=17)
     expected = stats.ttest_rel(a, b).statistic / np.sqrt(17)
@@ -92,7 +92,7 @@ def test_a_standardised_difference_where_pairs_do_not_vary():
         st.standardised_difference(np.ones((3, 2)), np.ones((3, 2)))
 
 
-def test_intervals_of_standardised_differences_hold_the_truth_about_as_often_as_they_say():
+def test_intervals_of_standardized_differences_cover_the_truth():
     rng, held = np.random.default_rng(22), 0
     for _ in range(400):
         effect = st.standardised_difference(rng.normal(0.8, 1.0, size=30), np.zeros(30), resamples=500)

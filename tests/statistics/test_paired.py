@@ -53,7 +53,7 @@ def test_pairs_of_one_environment():
 
 
 @pytest.mark.parametrize("distribution", ["normal", "30 % lost"])
-def test_equal_levels_of_unequal_spread_are_rarely_called_different(distribution):
+def test_equal_means_of_unequal_spread_rarely_differ(distribution):
     """150 studies of 30 seeds, spreads 1 : 5. A rate of .06 gives 27 alarms with a chance below 1e-6.
 
     Swaps alone give 51 of the normal distribution, and 83 of the other; 22 or fewer of these as rarely.
@@ -63,7 +63,7 @@ def test_equal_levels_of_unequal_spread_are_rarely_called_different(distribution
     assert both <= 26 / 150
 
 
-def test_equal_strategies_are_called_different_no_oftener_than_said():
+def test_equal_strategies_differ_no_more_often_than_stated():
     """600 studies of 8 seeds that are exchangeable: at most 30 expected, 62 with a chance below 1e-6."""
     assert pairs("lognormal", 1, 8, 600)[2] <= 61 / 600
 

@@ -10,7 +10,7 @@ from tests.statistics.decision_procedure import FEW_TRUTHS, TRUTHS, rates
 
 
 class TestIntervals:
-    def test_p_values_are_below_5_percent_exactly_where_intervals_leave_out_0(self):
+    def test_p_values_agree_with_intervals_that_leave_out_0(self):
         rng = np.random.default_rng(0)
         seen = set()
         for k in range(100):

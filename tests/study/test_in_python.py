@@ -85,7 +85,7 @@ def test_a_notebook_shows_state_answers_and_the_report(higher, no_sections):
     assert f'<a href="{higher.folder.as_posix()}/report.html">Report</a>' in higher._repr_html_()
 
 
-def test_a_notebook_shows_a_study_before_its_first_run_and_one_whose_baseline_is_missing(tmp_path):
+def test_a_notebook_shows_a_study_not_run_or_without_baseline(tmp_path):
     new = study(tmp_path)
     assert "0 of 8 runs are there" in new._repr_html_()
     assert not list(tmp_path.iterdir())

@@ -34,7 +34,7 @@ def test_stale_and_unknown_ids_change_nothing(device):
     assert replay.stats().stale_updates == 5
 
 
-def test_values_that_are_not_valid_change_nothing_and_are_counted(device):
+def test_invalid_values_change_nothing_and_are_counted(device):
     replay, ids = make(Prioritized(1.0, 0.4, epsilon=0.0), count=4, device=device)
     errors = torch.tensor([torch.nan, torch.inf, -torch.inf, -3.0])
     assert int(replay.update_priorities(ids, errors)) == 4

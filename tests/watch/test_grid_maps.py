@@ -87,7 +87,7 @@ class TestGrid:
 
 
 class TestVisits:
-    def test_each_count_stands_in_its_cell_and_all_panels_share_their_colours(self):
+    def test_counts_stand_in_their_cells_and_panels_share_colors(self):
         counts, two = np.arange(48.0), np.arange(48.0)[::-1] * 50
         figure = visit_map({"one": counts, "two": two.reshape(4, 12)}, CLIFF)
         first, second = figure.axes[:2]

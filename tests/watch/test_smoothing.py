@@ -48,7 +48,7 @@ def test_running_mean_keeps_its_accuracy_over_a_long_run():
 
 
 @pytest.mark.parametrize("smooth", [ewma, running_mean])
-def test_a_seed_that_ended_is_nan_from_there_and_leaves_the_others_alone(smooth):
+def test_a_seed_that_ended_is_nan_and_leaves_the_others_alone(smooth):
     x = X.copy()
     x[1, 100:] = np.nan
     smoothed = smooth(x, 10)

@@ -52,7 +52,7 @@ def test_what_train_measures(tmp_path):
 
 
 @pytest.mark.parametrize("budget", [{"total_steps": 300}, {"total_episodes": 12}])
-def test_returns_are_shown_from_the_first_episode_on_though_nothing_was_learned_yet(tmp_path, budget):
+def test_returns_are_shown_before_anything_is_learned(tmp_path, budget):
     learner = DQN(hidden=(8,), batch_size=8, learning_starts=budget.get("total_steps", 10_000) - 10, epsilon=1.0)
     every = max(budget.values()) // 3
     with TensorBoard(tmp_path, [4, 9]) as board:

@@ -76,7 +76,7 @@ class Frames(gym.Env):
         return 0, 0.0, False, False, {}
 
 
-def test_an_action_sticks_with_its_chance_and_for_as_long_as_it_does():
+def test_actions_stick_with_their_chance_and_duration():
     """Given 1 and 2 in turn, a frame that does not do what is given repeats the frame before; NOOP at the start."""
     env = StickyActions(Frames(), 0.25)
     env.reset(seed=0)
@@ -105,7 +105,7 @@ def atari():
 
 @pytest.mark.usefixtures("atari")
 class TestWithTheEmulator:
-    def test_copies_depend_on_their_seeds_alone_and_equal_the_single_game(self):
+    def test_copies_depend_on_seeds_alone_and_equal_the_single_game(self):
         env = make_vector_env("ALE/Pong-v5", 2, frame_stack=4)
         single = make_atari("ALE/Pong-v5")
         assert isinstance(env, SyncVectorEnv)
@@ -120,7 +120,7 @@ class TestWithTheEmulator:
         assert not np.array_equal(obs[0], obs[1])
         assert obs.std() > 1
 
-    def test_an_action_lasts_four_frames_and_sees_the_maximum_of_the_last_two(self):
+    def test_an_action_lasts_four_frames_and_shows_the_last_two(self):
         import cv2
 
         skipping = make_atari("PongNoFrameskip-v4", frame_stack=1, noop_max=0, fire_on_reset=False)
@@ -144,7 +144,7 @@ class TestWithTheEmulator:
         assert rewards[False].max() >= 10
         np.testing.assert_array_equal(rewards[True], np.clip(rewards[False], -1, 1))
 
-    def test_breakout_fires_and_loses_its_lives_one_episode_after_the_other(self):
+    def test_breakout_fires_and_loses_a_life_an_episode(self):
         env = make_atari("BreakoutNoFrameskip-v4", episodic_life=True, frame_stack=1)
         env.reset(seed=0)
         lives = []

@@ -33,7 +33,7 @@ def played(env, seeds, steps, actions=6):
     return np.stack(shown), np.stack(rewards), np.stack(ends), final
 
 
-def test_it_has_the_spaces_of_the_single_game_and_resets_in_the_same_step():
+def test_it_has_the_single_games_spaces_and_resets_at_once():
     env, single = pong(2), make_single_env(PONG)
     assert isinstance(env, AtariVectorEnv)
     assert env.metadata == {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
@@ -51,7 +51,7 @@ def test_each_copy_depends_on_its_seed_only():
     assert np.any(together[0][:, 0] != together[0][:, 1])
 
 
-def test_stacks_move_on_by_a_frame_and_the_last_one_of_an_episode_is_given():
+def test_stacks_move_by_a_frame_and_give_an_episodes_last():
     shown, _, ends, final = played(pong(2, max_episode_steps=60), [1, 2], 150)
     assert ends.sum() == 4
     for t, e in np.argwhere(np.ones_like(ends)):

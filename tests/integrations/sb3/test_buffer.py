@@ -127,7 +127,7 @@ def test_n_step_returns_are_the_librarys(n_envs, normalized, derived):
                 assert (samples.discounts[ends] == 0).all()  # as `1 - dones` says, too
 
 
-def test_an_episode_that_was_left_has_no_steps_of_the_next_in_its_returns():
+def test_a_left_episodes_returns_have_no_steps_of_the_next():
     """As when `learn` is called again: the environment is reset, and nothing reports it."""
     buffer = ReplayLabBuffer(60, BOX, ACTION, "cpu", 2, n_steps=3, gamma=0.5)
     obs = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
@@ -324,7 +324,7 @@ def test_a_missing_library_is_one_line_with_the_command(module, missing, monkeyp
 
 
 @pytest.mark.parametrize("wrap", [np.array, list, np.atleast_2d, lambda flags: np.float32(flags[0])])
-def test_a_time_limit_may_come_in_an_array_or_a_list_of_length_one(wrap):
+def test_a_time_limit_may_be_an_array_or_list_of_length_one(wrap):
     """As in ``infos`` made of the library's own `timeouts`, whose rows are arrays."""
     buffer = ReplayLabBuffer(10, BOX, ACTION)
     for step in range(4):

@@ -175,7 +175,7 @@ def test_a_folder_in_place_of_a_pickle_is_named(tmp_path):
     assert model.replay_buffer.size() == 32
 
 
-def test_what_is_read_in_goes_on_with_observations_of_another_dtype():
+def test_a_loaded_buffer_takes_observations_of_another_dtype():
     """Environments in other processes give their own dtype, which need not be their space's."""
     library_buffer = LibraryBuffer(20, BOX, ACTION, "cpu", 1)
     for step in stream(BOX, 1, 12):
@@ -221,7 +221,7 @@ def test_copies_of_a_model_learn_on(options):
     assert other.replay_buffer.serves is other
 
 
-def test_a_buffer_given_to_another_algorithm_follows_that_ones_progress():
+def test_a_buffer_follows_its_new_algorithms_progress():
     first, second = small().learn(40), small()
     second.learn(30)
     second._current_progress_remaining = 0.25

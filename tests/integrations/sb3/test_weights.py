@@ -248,7 +248,7 @@ class Weighted(CustomSampler):
         return np.full(len(probabilities), 0.5)
 
 
-def test_an_algorithm_without_priorities_refuses_weights_and_feedback():
+def test_algorithms_without_priorities_refuse_weights():
     with pytest.raises(ConfigError, match=r"wants TD errors.*PrioritizedDQN\(WithPriorities, DQN\)"):
         model_of(
             stable_baselines3.DQN,

@@ -42,7 +42,7 @@ def test_rows_are_gymnasiums_flattened_observations(space):
     np.testing.assert_array_equal(rows, expected.astype(np.float32))
 
 
-def test_a_goal_stands_beside_the_observation_and_what_was_achieved_is_left_out():
+def test_a_goal_is_observed_and_what_was_achieved_is_not():
     parts = {"observation": spaces.Box(-1, 1, (2,)), "achieved_goal": spaces.Discrete(9), "desired_goal": SPACES[2]}
     inputs = Inputs(spaces.Dict(parts))
     obs, _ = random_obs(spaces.Dict(parts), (2, 4))

@@ -10,7 +10,7 @@ from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
 from replaylab.learners import DQN, QLearning, SingleAgent
 
 
-def test_a_table_learns_by_the_formula_from_steps_and_from_arrays():
+def test_a_table_learns_by_the_formula_from_steps_and_arrays():
     env = gym.make("CliffWalking-v1")
     agent, q = SingleAgent(QLearning(alpha=0.5, gamma=0.9), env, seed=0), np.zeros((48, 4))
     rng, errors = np.random.default_rng(0), []

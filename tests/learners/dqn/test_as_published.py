@@ -106,7 +106,7 @@ def test_truncation_terminates_stops_the_bootstrap(buffers):
     np.testing.assert_allclose(agents.probe(batch).td_error[:, 0], batch.reward[:, 0] - q, rtol=1e-6)
 
 
-def test_stale_priorities_of_a_network_that_diverges_stay_as_they_are():
+def test_stale_priorities_of_a_diverging_network_stay():
     settings = SETTINGS | {"learning_rate": 1e30, "loss": "squared", "max_grad_norm": None, "optimizer": SGD()}
     with pytest.warns(RuntimeWarning, match="diverged"):
         metrics = run(DQNAsPublished(**settings, stale_priorities=True), Prioritized(), log_every=10)
@@ -151,7 +151,7 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
 
 
 @pytest.mark.parametrize("module", [None, lambda space, actions: nn.Linear(space.shape[0], actions)])
-def test_the_target_is_copied_where_an_episode_ends_and_nowhere_else(module):
+def test_the_target_is_copied_only_where_an_episode_ends(module):
     settings = SETTINGS | {"target_period": 1, "train_period": 1_000, "learning_starts": 8}
     learner = DQNAsPublished(**settings, target_each_episode=True, module=module)
     run_ = Run(TrainingConfig(corridor.ENV_ID, learner, Uniform(), total_steps=150), SEEDS)
@@ -195,7 +195,7 @@ def of_dqn():
     ],
     ids=str,
 )
-def test_a_population_equals_its_single_runs_and_differs_from_dqn(flaws):
+def test_a_population_equals_single_runs_and_differs_from_dqn(flaws):
     learner = DQNAsPublished(**SETTINGS, **flaws)
     together = briefly(learner, SEEDS)
     name = "train/td_error_mean"
@@ -213,7 +213,7 @@ def test_exploration_takes_the_first_action_only():
     assert {int(action) for _ in range(50) for action in agents.act(obs, explore=True).ravel()} == {space.start}
 
 
-def test_priorities_of_insertion_are_those_of_stale_ones_until_a_batch_writes_back():
+def test_insertion_and_stale_priorities_agree_until_written_back():
     def priorities(starts, **switch):
         settings = SETTINGS | {"learning_starts": starts}
         started = Run(TrainingConfig(corridor.ENV_ID, DQNAsPublished(**settings, **switch), PROPORTIONAL, 60), SEEDS)

@@ -110,7 +110,7 @@ def test_the_data_efficient_network_is_two_layers_of_patches():
     np.testing.assert_allclose(agents.q_values(obs)[0], x, rtol=1e-4, atol=1e-5)
 
 
-def test_an_image_too_small_for_a_network_is_reported_with_the_least_side():
+def test_an_image_too_small_is_reported_with_the_least_side():
     for name, least in (("nature", 36), ("data_efficient", 25)):
         learner = replace(SETTINGS, pixel_network=name)
         learner.agents(space_of((4, least, least)), CHOICES, [0])

@@ -135,7 +135,7 @@ def test_a_state_is_a_copy():
     assert any(not np.array_equal(agents.state()[name], array) for name, array in before.items())
 
 
-def test_initial_weights_come_from_the_seed_alone_and_pytorchs_generator_stays():
+def test_initial_weights_come_from_the_seed_alone():
     torch.manual_seed(0)
     before = torch.random.get_rng_state()
     first = settings(module=mine).agents(BOX, ACTIONS, [3, 4]).state()
@@ -180,7 +180,7 @@ def test_a_module_sees_a_box_in_its_shape_and_dtype():
         (lambda *_: nn.Linear(4, 3).double(), r"but it raised RuntimeError: "),
     ],
 )
-def test_a_module_that_gives_no_q_values_is_reported_before_training(module, said):
+def test_a_module_without_q_values_is_reported_before_training(module, said):
     with pytest.raises(ConfigError, match=said):
         settings(module=module).agents(BOX, ACTIONS, [0])
 
@@ -200,7 +200,7 @@ def test_looking_at_a_module_leaves_no_trace():
     assert modules[0][1].num_batches_tracked == 0
 
 
-def test_dueling_values_are_the_states_value_plus_centred_advantages():
+def test_dueling_values_are_value_plus_centered_advantages():
     network = Perceptron(4, (6, 5), 3, dueling=True)
     x = torch.randn(10, 4)
     hidden = torch.relu(network.hidden[1](torch.relu(network.hidden[0](x))))
@@ -220,7 +220,7 @@ def dropping(space, num_actions):
     return nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(), nn.Linear(16, num_actions))
 
 
-def test_how_often_one_evaluates_changes_nothing_of_a_network_that_draws():
+def test_evaluations_change_nothing_of_a_network_that_draws():
     """Acting and evaluating are in evaluation mode: they draw nothing and move no statistics."""
 
     def losses(every, seed):

@@ -198,7 +198,7 @@ def test_learning_rates_follow_the_progress_of_each_replica(make):
         np.testing.assert_array_equal(several.core.learning_rates, np.float32([5e-3] * 3))
 
 
-def test_initial_weights_are_uniform_by_the_layers_width_and_differ_by_seed():
+def test_initial_weights_are_uniform_and_differ_by_seed():
     core = agents([3, 1], hidden=(64, 32)).core
     for r in range(2):
         for (_, _, inputs), weight in zip(core.layers, blocks_of(core, core.online[r])[::2], strict=True):

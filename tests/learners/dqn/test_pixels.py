@@ -47,7 +47,7 @@ def run(seeds=(3,), steps=60, **options):
     return train(pixels.ENV_ID, LEARNER, Uniform(), seeds, steps, **options)
 
 
-def test_the_agent_acts_on_the_stacks_it_later_learns_from_and_each_frame_is_stored_once(watched):
+def test_the_agent_acts_on_stacks_of_frames_stored_once(watched):
     """Every stack of a batch, before and after the step, is the one that was seen then; padding and ends included."""
     run(seeds=[3, 4])
     (buffer,) = watched["buffers"]
@@ -143,7 +143,7 @@ class TestHeldOutStates:
         np.testing.assert_allclose(values, 2.0 * seen[0].sum(-1).mean(-1))
         np.testing.assert_array_equal(seen[1][0], _visited(2, 5))
 
-    def test_a_run_tells_their_values_at_every_evaluation_and_is_not_changed_by_them(self):
+    def test_every_evaluation_reports_values_and_changes_nothing(self):
         options = {"eval_every": 20, "eval_episodes": 1}
         with_them, without = (run(**options, held_out=count).columns for count in (6, 0))
         extra = with_them["metric"] == "eval/held_out_q"

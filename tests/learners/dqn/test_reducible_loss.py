@@ -148,7 +148,7 @@ def test_other_samplers_are_fed_td_errors(fed):
         np.testing.assert_array_equal(values, seen.td_error)
 
 
-def test_learners_without_a_target_network_are_refused_before_anything_is_trained():
+def test_learners_without_a_target_network_are_refused():
     learner = QLearning(batch_size=4, learning_starts=10)
     message = r"ReLo\(.*\) wants L_online − L_target.*QLearning.*no target network.*`Prioritized`"
     with pytest.raises(ConfigError, match=message):
@@ -168,7 +168,7 @@ def test_priorities_that_are_never_refreshed_are_td_errors():
         train("CartPole-v1", learner, ReLo(), [0], 100)
 
 
-def test_a_mixture_of_parts_that_want_different_things_is_refused():
+def test_a_mixture_of_parts_with_different_wants_is_refused():
     with pytest.raises(ConfigError, match=r"want different feedback \(reducible_loss, td_error\), but all get the"):
         train("CartPole-v1", SETTINGS, Mixture((Prioritized(), ReLo())), [0], 100)
     assert Mixture((Uniform(), ReLo())).feedback_kind == "reducible_loss"

@@ -108,7 +108,7 @@ class Standing(gym.Env):
 gym.register("Standing-v0", Standing)
 
 
-def test_games_are_played_whole_for_unclipped_rewards_without_noise():
+def test_games_are_played_whole_unclipped_and_without_noise():
     """Inside `NoisyRewards`, too."""
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")

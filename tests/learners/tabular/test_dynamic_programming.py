@@ -115,7 +115,7 @@ def test_values_that_are_not_defined_are_reported(cliff):
         policy_values(cliff, np.full((48, 4), 0.3))
 
 
-def test_replayed_q_learning_with_small_steps_finds_the_optimal_values(cliff):
+def test_replayed_q_learning_finds_the_optimal_values(cliff):
     """A buffer holds each action of each state that can be reached, once; uniform draws from it, α = .1."""
     seeds, reachable = [0, 1, 2], np.arange(37)  # the cliff and the goal are never left
     obs, action = (column.ravel() for column in np.meshgrid(reachable, np.arange(4), indexing="ij"))

@@ -106,7 +106,7 @@ def test_online_updates_equal_a_plain_loop(kind):
     np.testing.assert_array_equal(agents.q_values(np.full((len(SEEDS), 1), 103))[:, 0], agents.q[:, 3])
 
 
-def test_replicas_that_did_not_step_learn_nothing_whatever_their_rows_hold():
+def test_replicas_that_did_not_step_learn_nothing():
     rng, agents = np.random.default_rng(4), agents_of(Sarsa)
     before = agents.state()
     step = make_step(rng, len(SEEDS))

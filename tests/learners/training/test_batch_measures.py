@@ -98,7 +98,7 @@ def test_a_resumed_run_measures_what_an_unbroken_one_does(tmp_path):
     )
 
 
-def test_replicas_that_finish_early_leave_the_others_measures_alone():
+def test_replicas_that_finish_early_change_no_others_measures():
     learner = QLearning(batch_size=8, capacity=150)
     more = {
         "learner": learner,

@@ -123,7 +123,7 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["oracle", "laber"])
-def test_where_the_sampler_asks_the_agents_a_population_equals_its_single_runs(name):
+def test_a_population_whose_sampler_asks_equals_its_single_runs(name):
     env_id, learner, sampler, options = RUNS[name]
     together, alone = (train(env_id, learner, sampler, seeds, **OPTIONS | options) for seeds in ([3, 4], [4]))
     assert_same_rows(together, alone, together.columns["seed"] == 4)
@@ -166,7 +166,7 @@ def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch)
     assert_same_rows(train(*args, resume=tmp_path, **OPTIONS), unbroken)
 
 
-def test_saving_changes_nothing_and_keeps_two_buffers_and_one_state(tmp_path):
+def test_saving_changes_nothing_and_keeps_two_buffers(tmp_path):
     args = ("CartPole-v1", DEEP, Prioritized(), [3, 5], 90)
     assert_same_rows(train(*args, save=tmp_path, save_every=20, **OPTIONS), train(*args, **OPTIONS))
     names = {re.sub("state-.*", "state", file.name) for file in tmp_path.iterdir()}

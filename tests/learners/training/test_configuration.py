@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused_when_it_is_made(changes, message):
         config(**changes)
 
 
-def test_what_only_watches_is_no_part_of_what_a_checkpoint_must_equal():
+def test_what_only_watches_need_not_equal_a_checkpoints():
     same = {"eval_every": None, "held_out": 3, "log_every": 7, "visits": True, "trace_every": 5}
     assert config().learning_settings() == config(**same).learning_settings()
     for change in ({"total_steps": 101}, {"learner": QLearning()}, {"measure_every": 10}, {"env_options": {"n": 1}}):

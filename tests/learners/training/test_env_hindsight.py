@@ -41,7 +41,7 @@ def test_every_kind_of_observation_is_learned_from(env_id, transforms, episode):
     assert np.isfinite(first.columns["value"]).all()
 
 
-def test_hindsight_solves_bit_flip_and_without_it_nothing_is_learned():
+def test_bit_flip_is_solved_with_hindsight_and_not_without():
     """With 8 bits the best way costs 3 on average, (number of wrong bits, 4 on average) − 1; not to arrive costs 8."""
     plain, hindsight = (
         train(

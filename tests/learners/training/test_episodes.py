@@ -43,7 +43,7 @@ def run(learner, sampler=None, seeds=SEEDS, env_id="FrozenLake-v1", episodes=12,
 @pytest.mark.parametrize(
     "learner", LEARNERS, ids=lambda learner: f"{type(learner).__name__}-{learner.batch_size}-{learner.online}"
 )
-def test_a_population_of_tables_equals_its_single_runs_bit_for_bit(learner):
+def test_a_population_of_tables_equals_its_single_runs(learner):
     """Whoever finishes when: each replica's rows are its own those run."""
     together = run(learner)
     for seed in SEEDS:

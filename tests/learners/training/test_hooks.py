@@ -92,7 +92,7 @@ def test_a_run_is_what_hooks_see():
 
 
 @pytest.mark.filterwarnings("ignore::replaylab.learners.training.configuration.BudgetWarning")  # it is to learn nothing
-def test_what_is_stored_is_what_a_hook_says_and_returns_stay_true():
+def test_a_hook_changes_what_is_stored_and_no_return():
     class Paid(Hook):
         def before_store(self, run, step: EnvStep):
             return replace(step, reward=step.reward - 1.0)

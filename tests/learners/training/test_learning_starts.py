@@ -29,7 +29,7 @@ def test_first_batches_repeat_the_steps_that_are_there(env, learner, sampler):
 
 
 @pytest.mark.parametrize("sampler", [Greedy(), SlidingWindow()], ids=["greedy", "sliding_window"])
-def test_a_sampler_of_different_steps_says_which_setting_is_too_small(sampler):
+def test_a_sampler_of_different_steps_names_the_small_setting(sampler):
     config = TrainingConfig("CartPole-v1", DEEP, sampler, 60, eval_every=None)
     rule = r"at step 1 there is no batch .* only 1 .*; raise `learning_starts`, 1 of DQN$"
     with pytest.raises(EmptyBufferError, match=rule):

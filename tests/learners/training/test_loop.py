@@ -78,7 +78,7 @@ def test_what_is_stored_is_what_happened(buffers, mode, env_id):
 
 
 @pytest.mark.parametrize("env_id", ENVS)
-def test_the_corridor_ends_in_both_ways_and_the_modes_without_idle_steps_agree(buffers, env_id):
+def test_modes_without_idle_steps_agree_where_both_ends_occur(buffers, env_id):
     runs = [run(env_id=env_id, autoreset_mode=mode) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)]
     same(*runs)
     for r in range(2):

@@ -88,7 +88,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("kind", STATES)
-def test_a_state_that_no_checkpoint_holds_is_reported_after_a_step(kind, tmp_path):
+def test_a_state_no_checkpoint_holds_is_reported_after_a_step(kind, tmp_path):
     state, message = STATES[kind]
     steps = []
     odd = hook(state=lambda self: state, on_step=lambda self, run, step, ids: steps.append(1))

@@ -97,7 +97,7 @@ def test_frames_are_stored_once_and_drawn_as_they_were_seen():
     assert run.replay.nbytes < 3 * 90 * frame
 
 
-def test_a_single_environment_is_played_as_with_a_replay_on_the_host():
+def test_a_single_environment_plays_as_with_a_host_replay():
     """With the same seed and random play the episodes are the same; evaluations are at the same steps."""
     options = {"eval_every": 50, "eval_episodes": 2, "log_every": 10}
     settings = {"epsilon": 1.0, "hidden": (16,), "learning_starts": 20, "capacity": 200}
@@ -279,7 +279,7 @@ def test_graphs_learn_as_single_operations_do(optimizer, precision, monkeypatch)
 
 
 @pytest.mark.cuda
-def test_between_two_steps_a_turn_waits_for_the_device_only_for_actions():
+def test_a_turn_waits_for_the_device_only_for_actions():
     run = run_of(learner(device="cuda"), DOTS, Prioritized(), transforms=[STACK], steps=600)
     run.begin()
     for _ in range(30):

@@ -72,7 +72,7 @@ def test_evaluations_reset_as_training_does(pooled):
         train(replace(config, autoreset_mode=None), [0])
 
 
-def test_an_end_pays_what_was_asked_where_rewards_are_whole_numbers(pooled):
+def test_an_end_pays_what_was_asked_in_whole_numbers(pooled):
     learner, stored = DQNAsPublished(hidden=(8,), learning_starts=20, batch_size=8, end_reward=-0.5), Rewards()
     train(TrainingConfig(pooled, learner, Uniform(), 100, eval_every=None, autoreset_mode="NextStep"), [0], [stored])
     assert stored.seen == {-0.5, -1.0}

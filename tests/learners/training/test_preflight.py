@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_reported(env_id, learner, options, message):
     assert message in str(reported.value)
 
 
-def test_several_seeds_in_episodes_need_an_environment_that_goes_on(monkeypatch):
+def test_seeds_in_episodes_need_an_environment_that_goes_on(monkeypatch):
     monkeypatch.setattr(env_state, "possible", lambda env: False)
     job = TrainingConfig("Fussy-v0", SLOW, Uniform(), total_episodes=5)
     check_trainable(job)

@@ -162,7 +162,7 @@ class TestFurtherFields:
             ({"state": (np.zeros((4, 2)),)}, FieldError, "`state.1.h`"),
         ],
     )
-    def test_what_does_not_fit_is_refused_before_the_environments_step(self, extra, error, words):
+    def test_what_does_not_fit_is_refused_before_a_step(self, extra, error, words):
         recorder = self.make()
         recorder.reset()
         complete = {"log_prob": np.zeros(4), "state": (np.zeros((4, 2)), {"h": np.zeros(4, int)})}

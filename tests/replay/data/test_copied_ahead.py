@@ -147,7 +147,7 @@ def busy(seconds=0.2):
 
 
 @pytest.mark.cuda
-def test_python_goes_on_while_a_pinned_batch_is_copied_and_its_memory_is_kept_until_then(pinning):
+def test_python_goes_on_while_a_pinned_batch_is_copied(pinning):
     """Copies wait behind other work; the pinned batches are dropped at once, and more are made in their place."""
     ahead = [batch.torch("cuda") for batch in list(make().batches(ROWS, total=TURNS, pin_memory=True))]
     del ahead  # so that PyTorch has all the memory it needs: taking more might wait

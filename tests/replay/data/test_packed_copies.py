@@ -150,7 +150,7 @@ class Memory:
         self.log.append(f"used on {stream.name}")
 
 
-def test_a_copy_has_its_own_stream_and_the_callers_waits_for_its_event(monkeypatch):
+def test_a_copy_has_its_own_stream_and_is_waited_for(monkeypatch):
     log = []
     current = Stream(log, "current")
 
@@ -168,7 +168,7 @@ def test_a_copy_has_its_own_stream_and_the_callers_waits_for_its_event(monkeypat
     assert log == ["on own", "copy to cuda:0", "own records", "off", "current waits for event", "used on current"]
 
 
-def test_nothing_of_a_batch_on_another_device_shares_memory_with_the_host():
+def test_a_batch_on_another_device_shares_no_host_memory():
     batch = make().sample(8)
     on_device = batch.torch("meta")
     assert on_device.x.device.type == "meta"

@@ -32,7 +32,7 @@ def same(batch, other):
     ],
     ids=lambda sampler: type(sampler).__name__,
 )
-def test_the_start_value_is_held_and_one_warning_says_how_to_pass_progress(sampler):
+def test_the_start_is_held_and_one_warning_asks_for_progress(sampler):
     held, started = learned(sampler), learned(sampler)
     with pytest.warns(UserWarning, match=HELD) as caught:
         first = held.sample(8)

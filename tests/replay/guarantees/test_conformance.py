@@ -250,7 +250,7 @@ class TestCustomSamplers:
         assert messages[0] == messages[1]
         assert messages[0].startswith("id 37 was never given out: ids so far are 0 to 36")
 
-    def test_a_distribution_or_the_reason_why_there_is_none_is_needed(self):
+    def test_a_distribution_or_a_reason_for_none_is_needed(self):
         buffer = case(Silent())().fill("full")[0]
         with pytest.raises(
             NotImplementedError, match="Silent must define `distribution`, or `draw` and the reason in `no_closed_form`"

@@ -80,7 +80,7 @@ class TestOneRandomStream:
     """Draws are what the words say, number for number."""
 
     @pytest.mark.parametrize("size", [1, 5, 64, 1000, 65_537])
-    def test_stratified_uniform_draws_are_prioritized_ones_of_equal_priorities(self, size):
+    def test_stratified_uniform_equals_equal_priorities(self, size):
         uniform = filled(Uniform(stratified=True), size, added=size + size // 3)
         equal = filled(Prioritized(alpha=0.0, beta=0.0), size, added=size + size // 3)
         for rows in (1, 7, 64):

@@ -82,7 +82,7 @@ class TestRanks:
             np.testing.assert_allclose(batch.weight, raw / largest, rtol=1e-5)
         assert_distribution(counts, distribution)
 
-    def test_a_td_error_of_zero_is_the_last_rank_and_no_zero_priority(self):
+    def test_a_td_error_of_zero_is_the_last_rank(self):
         buffer = make(replay.RankBased(alpha=1.0, beta=0.0), np.ones(3))
         buffer.update_priorities([0, 1, 2], td_error=[0.0, -3.0, 1e-300])
         np.testing.assert_allclose(buffer.probabilities(np.arange(3)), np.array([3, 6, 2]) / 11)

@@ -159,7 +159,7 @@ class TestABlock:
             assert_distribution(starts[-1], np.append(np.full(34, 1 / 34), np.zeros(3)))
 
     @pytest.mark.parametrize("kind", [replay.Prioritized, research.AntiPrioritized, research.Permuted])
-    def test_lies_in_one_cell_and_all_cells_of_a_batch_share_an_offset(self, kind):
+    def test_lies_in_one_cell_and_a_batchs_cells_share_an_offset(self, kind):
         buffer = make(kind(**RAW, block_length=8), np.random.default_rng(0).exponential(size=100), steps=333)
         offsets = set()
         for _ in range(300):

@@ -12,7 +12,7 @@ SAMPLERS = [Uniform(), Prioritized(beta=0.4), Oracle(lambda ids: ids), LaBER(lam
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
-def test_a_buffer_that_nobody_holds_is_freed_without_a_garbage_collection(sampler):
+def test_a_buffer_nobody_holds_is_freed_at_once(sampler):
     """Rows may take most of the memory, so they must not wait for Python to look for cycles."""
     buffer = ReplayBuffer(10, {"x": Field()}, sampler=sampler, seed=0)
     buffer.extend(x=np.arange(5.0))

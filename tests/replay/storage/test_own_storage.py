@@ -119,7 +119,7 @@ NONE = {
 
 
 @pytest.mark.parametrize(("member", "value"), [(name, value) for name, values in NONE.items() for value in values])
-def test_a_member_that_is_nonsense_is_refused_and_nothing_is_made(member, value, tmp_path, monkeypatch):
+def test_a_senseless_member_is_refused(member, value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=f"^`{member}` of BareStorage must be "):
         ReplayBuffer(4, FIELDS, storage=replace(BareStorage(tmp_path / "a"), **{member: value}))

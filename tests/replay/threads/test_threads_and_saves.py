@@ -15,7 +15,7 @@ from tests.replay.buffers import Even
 from tests.replay.threads.alone import repeat_together, run_alone
 
 
-def test_figures_beside_a_save_or_stats_do_not_wait_for_each_other():
+def test_figures_do_not_wait_for_a_save_or_stats():
     """One took the core's lock with Python's held, the other Python's with the core's held."""
     run_alone(
         """
@@ -95,7 +95,7 @@ def test_a_signal_handler_may_use_the_buffer_while_it_is_saved(tmp_path, sampler
 
 
 @pytest.mark.parametrize("where", ["write", "rename", "clean"])
-def test_a_handler_that_saves_within_a_save_of_the_same_buffer_is_refused(tmp_path, monkeypatch, where):
+def test_a_handler_that_saves_within_a_save_is_refused(tmp_path, monkeypatch, where):
     """To the same folder and to another; the save that it interrupts is complete."""
     buffer = ReplayBuffer(100, {"x": Field()}, sampler=Prioritized(beta=0.4), seed=0)
     buffer.extend(x=np.arange(100.0))
@@ -324,7 +324,7 @@ def test_ctrl_c_reaches_a_thread_that_waits_for_a_save(tmp_path):
     assert out.split() == ["interrupted", "100", "100", "100"]
 
 
-def test_a_handler_that_interrupts_an_add_half_way_is_reported_so(tmp_path):
+def test_a_handler_that_interrupts_an_add_is_reported(tmp_path):
     """With a sampler in Python: its record of the step is not written yet, and a snapshot would lack it."""
     buffer = ReplayBuffer(100, {"x": Field()}, sampler=Even(), seed=0)
     buffer.extend(x=np.arange(10.0))

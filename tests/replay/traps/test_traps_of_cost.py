@@ -90,7 +90,7 @@ def test_reading_many_replicas_looks_at_each_once():
     assert seconds_a_replica(1024) < 8 * seconds_a_replica(16)
 
 
-def test_figures_of_sequences_take_memory_for_steps_not_for_blocks():
+def test_figures_of_sequences_take_memory_for_steps_alone():
     buffer = ReplayBuffer(20_000, {"x": Field()}, transforms=[replay.Sequence(1000, 0, 0)], episodes="manual", seed=0)
     buffer.extend(x=np.zeros(20_000))
     buffer.stats()

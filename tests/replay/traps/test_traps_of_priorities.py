@@ -23,7 +23,7 @@ def make(capacity, sampler=RAW, steps=None):
         pytest.param(Prioritized(alpha=0.5, beta=0.0), 8, [16.0, 1.0], 1, [4, 1, 4], id="is raised to alpha once"),
     ],
 )
-def test_trap_07_new_steps_get_the_largest_priority_now_in_the_buffer(sampler, capacity, priority, steps, expected):
+def test_trap_07_new_steps_get_the_largest_stored_priority(sampler, capacity, priority, steps, expected):
     buffer = make(capacity, sampler, len(priority))
     buffer.update_priorities(np.arange(len(priority)), priority=priority)
     ids = buffer.extend(x=np.arange(steps))

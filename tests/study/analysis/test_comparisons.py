@@ -143,7 +143,7 @@ def test_an_interval_that_reaches_a_bound_is_not_equivalent(tmp_path):
     assert all(d.equivalence is None for d in comparisons.differences_of(curves, reported.spec, "train/q_mean"))
 
 
-def test_equivalence_is_corrected_over_the_comparisons_with_bounds(tmp_path):
+def test_equivalence_is_corrected_over_comparisons_with_bounds(tmp_path):
     """Three of six comparisons of a measure have bounds: each is tested at a third of the error."""
     _, curves = with_curves(tmp_path, 0.0, strategies__none={"type": "online"}, strategies__recency={"type": "recency"})
     treated, baseline = curves[1].of_runs("final"), curves[0].of_runs("final")
@@ -257,7 +257,7 @@ def test_budgets_of_strategies_own_are_not_matched(tmp_path):
     assert sentences.budgets([], spec).startswith("A run takes 300 to 600 environment steps; ")
 
 
-def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
+def test_averages_are_over_what_unequal_budgets_share(tmp_path):
     """Prioritized replay's curve continues to twice the level, which its average must not count."""
     reported, curves = with_curves(
         tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}}
@@ -330,7 +330,7 @@ def test_too_few_seeds_are_reported(tmp_path):
     assert sentences.few_seeds(ten, [9, 8], [3]) == three.replace("seeds no", "seeds of both strategies no"), "of pairs"
 
 
-def test_too_few_seeds_for_contrasts_are_reported_by_how_these_are_judged(tmp_path):
+def test_too_few_seeds_are_reported_by_the_contrasts_method(tmp_path):
     asked = {"name": "c", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}
     of, alone = study(tmp_path, contrasts=[asked]).spec, study(tmp_path, contrasts=[asked | {"primary": True}]).spec
     assert sentences.few_seeds(of, [5, 5], [5]).startswith("With 5 seeds no test of differences or contrasts can reach")
@@ -347,7 +347,7 @@ def test_a_report_of_fewer_than_20_seeds_warns(tmp_path, no_sections, seeds, war
     assert (f"Only {seeds} seeds, fewer than 20: if some runs solve the task" in page) == warned
 
 
-def test_how_often_a_primary_contrast_errs_with_few_seeds_is_reported(tmp_path):
+def test_a_primary_contrasts_error_rate_with_few_seeds(tmp_path):
     asked = {"name": "c", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "primary": True}
     spec = study(tmp_path, contrasts=[asked]).spec
     assert "up to 31 % with 10 seeds" in sentences.below_enough_seeds(spec, 10)
@@ -388,7 +388,7 @@ def styled(strategies, baseline, time="steps"):
     return figures.CurveStyle(palette.line_styles(strategies, baseline), baseline, "return", time)
 
 
-def test_the_legend_names_strategies_that_only_some_environments_have():
+def test_the_legend_names_strategies_of_some_environments():
     def drawn(environment, strategy):
         return Curve(environment, "l", strategy, np.arange(2), np.array([50, 300]), np.ones((2, 2)))
 
@@ -435,7 +435,7 @@ def test_thinned_keeps_the_last_point_and_short_curves_whole():
     assert comparisons.thinned(curve, 50).values.tolist() == curve.values.tolist()
 
 
-def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(tmp_path):
+def test_figures_and_progress_count_episodes_where_budgets_do(tmp_path):
     reported = study(tmp_path, budget={"episodes": 300})
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
     time = reported.spec.budget.counted
@@ -467,7 +467,7 @@ def test_the_longest_curve_is_drawn_to_its_end():
         assert {panel.figure.axes[0].get_xlim() for panel in drawing.groups[0].panels} == {(0.0, 600.0)}
 
 
-def test_a_family_shows_nothing_where_mean_and_interquartile_mean_have_other_signs():
+def test_a_family_is_inconclusive_where_mean_and_iqm_disagree():
     """85 runs gain 8, 15 are lost: the interquartile mean gains, the mean loses far more."""
     rng = np.random.default_rng(0)
     base = rng.normal(500.0, 3.0, 100)

@@ -228,7 +228,7 @@ def test_no_more_than_one_study_in_twenty_raises_a_false_alarm():
     assert 2 <= alarms <= 59  # binomial(600, 0.05): outside with probability < 1e-6
 
 
-def test_a_contrast_that_lacks_seeds_takes_part_with_those_it_has():
+def test_a_contrast_lacking_seeds_uses_those_it_has():
     rng = np.random.default_rng(1)
     a, b = rng.normal(1, 1, size=12), rng.normal(0, 1, size=12)
     seeds = np.arange(12)

@@ -83,7 +83,7 @@ class TestRoles:
         assert "equivalent" in family or noise == 60.0
         assert {label for label, _ in seen} <= {"simultaneous 95 %", "90 %", "95 %"}
 
-    def test_the_family_is_as_certain_of_equivalence_as_of_differences(self):
+    def test_equivalence_is_as_certain_as_differences(self):
         bounded = [DEPENDENCE | {"equivalence": 30.0}, CHOICE | {"name": "C", "primary": True, "equivalence": 30.0}]
         dependence, choice = results(*bounded)
         assert dependence.inner == dependence.size

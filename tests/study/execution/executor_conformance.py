@@ -241,7 +241,7 @@ class ExecutorConformance:
         assert isinstance(timed, Finished)
         assert Speed.model_validate_json(timed.result).step > 0
 
-    def test_what_raises_keeps_its_traceback_and_the_next_task_is_done(self, executor):
+    def test_an_error_keeps_its_traceback_and_the_next_task_runs(self, executor):
         fails, *_ = chunks(environments=[f"{FAILING}:Fails-v0"], learners={"dqn": {"type": "dqn"}})
         exits, *_ = chunks(environments=[f"{HOSTILE}:Exits-v0"], learners={"dqn": {"type": "dqn"}})
         lake, *_ = chunks()
@@ -293,7 +293,7 @@ class ExecutorConformance:
         assert threads == {threading.get_ident()}
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(RuntimeError, marks=pytest.mark.slow)])
-    def test_an_interrupt_passes_through_and_after_close_it_works_again(self, executor, error):
+    def test_an_interrupt_passes_and_it_works_again_after_close(self, executor, error):
         (long, *_), lake = chunks(budget={"steps": 10_000_000}), chunks()[0]
 
         def interrupt(ticket: int, event: Event) -> None:

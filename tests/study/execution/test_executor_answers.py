@@ -50,7 +50,7 @@ FEW = TABLES | {"seeds": 1}
         (Odd(type), "`wait` of Odd must hand over a Progress, .* but got <class .*Finished'>"),
     ],
 )
-def test_an_answer_by_which_a_task_would_get_lost_ends_the_run_with_a_sentence(odd, message, tmp_path):
+def test_an_answer_that_loses_a_task_ends_the_run(odd, message, tmp_path):
     tiny = study(tmp_path, **FEW)
     with pytest.raises(ConfigError, match=f"^{message}"):
         tiny.run(executor=odd)

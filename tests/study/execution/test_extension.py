@@ -23,7 +23,7 @@ def seeds_of(chunks, strategy="uniform"):
     return [p.seeds for p in chunks if p.strategy == strategy]
 
 
-def test_a_study_extended_runs_each_seed_once_and_has_the_rows_of_one_run_in_one_go(tmp_path):
+def test_an_extended_study_has_the_rows_of_one_run(tmp_path):
     small = run_here(tmp_path / "grown", **LAKE)
     grown = study(tmp_path / "grown", **LAKE | MORE)
     summary = grown.run(executor=InProcess())
@@ -62,7 +62,7 @@ def test_another_chunk_keeps_what_is_there(tmp_path):
     ]
 
 
-def test_whatever_is_there_and_whatever_runs_next_the_rest_of_the_plan_stands():
+def test_the_rest_of_the_plan_stands_whatever_has_run():
     """For random histories: each seed once, what was planned stays planned, and only what lacked is new."""
     random = np.random.default_rng(0)
     for _ in range(300):

@@ -95,7 +95,7 @@ def test_a_dry_run_of_what_fails_is_no_success(tmp_path, capfd):
     assert "FAILS: SystemExit: 0" in capfd.readouterr().out
 
 
-def test_a_dry_run_knows_the_time_limit_of_an_environment_in_a_module(tmp_path):
+def test_a_dry_run_knows_the_time_limit_of_a_modules_env(tmp_path):
     """In its own process, where nothing has imported the module."""
     command = [*write(tmp_path, env=f"{HOSTILE}:Numbered-v0", learner="q_learning"), "--dry-run"]
     code = f"from replaylab.commands.main import main; raise SystemExit(main({command}))"

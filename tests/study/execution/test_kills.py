@@ -115,7 +115,7 @@ WRITER = textwrap.dedent(
 )
 
 
-def test_killed_while_writing_a_file_is_not_there_and_its_half_is_swept_up(tmp_path):
+def test_a_file_half_written_at_a_kill_is_swept_up(tmp_path):
     target = tmp_path / "runs" / "x.parquet"
     assert subprocess.run([sys.executable, "-c", WRITER, str(target)], check=False).returncode == -signal.SIGKILL
     (left,) = target.parent.iterdir()

@@ -139,7 +139,7 @@ def one_worker():
         ),
     ],
 )
-def test_what_cannot_be_run_is_reported_before_anything_is_trained(changes, message, one_worker, tmp_path):
+def test_what_cannot_run_is_reported_before_training(changes, message, one_worker, tmp_path):
     with pytest.raises(SpecError, match=message):
         study(tmp_path, **changes).run(executor=one_worker)
     assert not list(tmp_path.glob("runs/*"))
@@ -190,7 +190,7 @@ def test_a_refused_study_leaves_only_folders_of_before(folders, tmp_path):
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
-def test_what_several_seeds_need_is_reported_though_the_last_chunk_has_one(seeds, tmp_path, monkeypatch):
+def test_needs_of_several_seeds_are_reported_for_a_last_single(seeds, tmp_path, monkeypatch):
     monkeypatch.setattr(env_state, "possible", lambda env: False)
     budget = {"budget": {"episodes": 4}, "evaluation__every": 2}
     tiny = study(tmp_path, seeds=seeds, strategies={"uniform": {"type": "uniform"}}, **budget)
@@ -200,7 +200,7 @@ def test_what_several_seeds_need_is_reported_though_the_last_chunk_has_one(seeds
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_a_refused_study_leaves_the_folder_to_the_one_that_was_run(tmp_path):
+def test_a_refused_study_leaves_the_folder_alone(tmp_path):
     few = {"seeds": 2, "strategies": {"uniform": {"type": "uniform"}}}
     tiny = run_here(tmp_path, **few)
     before = (tmp_path / "study.json").read_bytes()
@@ -235,7 +235,7 @@ def test_a_changed_setting_never_mixes(unbroken, tmp_path):
         changed.results()
 
 
-def test_two_runs_at_once_are_refused_and_a_dead_owner_holds_nothing(tmp_path):
+def test_two_runs_are_refused_and_a_dead_owner_holds_nothing(tmp_path):
     run = start(tmp_path, budget__steps=100_000_000)
     wait_for(lambda: workers_of(run.pid))
     with pytest.raises(ConfigError) as caught:

@@ -83,7 +83,7 @@ def test_a_fake_is_an_executor():
     assert isinstance(Scripted(lambda task: []), Executor)
 
 
-def test_what_is_lost_with_its_machine_is_tried_again_a_few_times():
+def test_a_task_lost_with_its_machine_is_tried_again():
     outcome = Lost("The node went away", retriable=True)
     executor = Scripted(lambda task: [outcome])
     assert run(executor, 2) == [(1, outcome), (0, outcome)]
@@ -167,7 +167,7 @@ def test_a_folder_run_on_one_machine_after_another_keeps_both(tmp_path):
     assert set(study(tmp_path, **TABLES).record("machine")["others"]) == {FAR.digest}
 
 
-def test_the_record_of_a_machine_that_ran_the_study_before_is_kept(tmp_path):
+def test_the_record_of_an_earlier_machine_is_kept(tmp_path):
     tiny = study(tmp_path, **TABLES)
     tmp_path.joinpath("runs").mkdir()
     records.write(tmp_path / "machine.json", {"versions": FAR.versions, "hardware": FAR.hardware})

@@ -22,7 +22,7 @@ def table(environment="CliffWalking-v1", **evaluation):
     }
 
 
-def test_a_study_records_it_and_only_then_it_belongs_to_what_identifies_a_run(tmp_path):
+def test_it_identifies_a_run_only_where_a_study_records_it(tmp_path):
     with_it, without = (Spec.from_table(table(value_error=on)) for on in (True, False))
     assert plan(without)[0].identity == plan(Spec.from_table(table()))[0].identity
     assert plan(with_it)[0].identity == plan(without)[0].identity | {"value_error": True}
@@ -32,7 +32,7 @@ def test_a_study_records_it_and_only_then_it_belongs_to_what_identifies_a_run(tm
     assert len(rows) == 2 * 2
 
 
-def test_an_environment_without_a_table_is_refused_before_anything_runs(tmp_path):
+def test_an_environment_without_a_table_is_refused(tmp_path):
     study = Study(Spec.from_table(table("CartPole-v1", value_error=True)), tmp_path)
     with pytest.raises(SpecError, match=r"CartPole-v1 · q · none .* cannot be run: `value_error` needs exact values"):
         study.run(executor=InProcess())

@@ -95,7 +95,7 @@ def test_figures_keep_text_as_text_and_take_the_page_s_colours(page, reported):
     assert "#d55e00" in alone or "#0072b2" in alone
 
 
-def test_every_figure_is_there_for_the_web_for_slides_and_as_numbers(page, reported):
+def test_every_figure_has_a_web_form_slides_and_numbers(page, reported):
     keys = re.findall(r'<figure id="([^"]*)"', page)
     assert {"learning_curves", "every_run", "levels", "differences", "improvement"} <= set(keys)
     for key in keys:
@@ -205,7 +205,7 @@ def test_many_environments_are_listed_by_name(tmp_path, no_sections):
     assert "<dt>seeds</dt><dd>0 to 5</dd>" in page
 
 
-def test_without_figure_files_the_page_has_the_figures_and_no_links_to_them(page, tmp_path):
+def test_without_figure_files_the_page_has_no_links_to_them(page, tmp_path):
     alone = pretended(tmp_path, 30.0).report(tmp_path / "alone", figure_files=False)
     assert sorted(path.name for path in alone.parent.iterdir()) == ["report.html", "tables"]
     text = alone.read_text()

@@ -38,7 +38,7 @@ def test_a_section_is_a_function_and_its_line_in_the_list(tmp_path, monkeypatch,
     assert after[:begin].replace(link, "") + after[following:] == before, "nothing else changes"
 
 
-def test_every_section_of_the_library_is_a_file_with_a_function_of_that_name():
+def test_every_section_is_a_file_with_a_function_of_its_name():
     names = [section.__module__.rpartition(".")[2] for section in sections.SECTIONS]
     assert len(set(names)) == len(names)
     assert all(section.__name__ == "section" for section in sections.SECTIONS)

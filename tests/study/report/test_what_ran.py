@@ -33,7 +33,7 @@ def test_only_comparisons_that_are_made_are_named(tmp_path, no_sections):
     assert what_ran(asked).without_baseline() == []
 
 
-def test_comparisons_that_differ_between_environments_are_named_each(tmp_path):
+def test_comparisons_that_differ_by_environment_are_named(tmp_path):
     both = APART["strategies"] | {"uniform": {"type": "uniform"}}
     tiny = pretended(tmp_path, 10.0, **APART | {"strategies": both})
     assert sentences.compared(what_ran(tiny)).startswith(

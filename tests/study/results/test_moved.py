@@ -96,7 +96,7 @@ def moved(tmp_path_factory):
     )
 
 
-def test_a_folder_that_was_moved_and_may_not_be_written_to_reports(moved):
+def test_a_moved_read_only_folder_reports(moved):
     reported, (before, expected), (after, read), _ = moved
     assert reported[:2] == ["cannot write", f"4 {len(expected['seed'])} 2"]
     assert reported[2:4] == ["True", "report.html"]

@@ -61,7 +61,7 @@ def ids(of_study):
     return [chunk.id for chunk in of_study.chunks]
 
 
-def test_a_study_with_an_infinite_option_is_reported_from_its_folder(tmp_path, undrawn):
+def test_a_study_with_an_infinite_option_reports(tmp_path, undrawn):
     infinite = bounded(tmp_path)
     assert infinite.run(executor=InProcess()).complete
     again = Study.from_folder(tmp_path)

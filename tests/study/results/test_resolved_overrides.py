@@ -33,7 +33,7 @@ def ids(of_study):
     return [chunk.id for chunk in of_study.chunks]
 
 
-def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path, monkeypatch):
+def test_another_version_of_their_library_changes_no_results(tmp_path, monkeypatch):
     pytest.importorskip("stable_baselines3")
     from replaylab.learners.sb3 import algorithms
 
@@ -47,7 +47,7 @@ def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path
     assert set(ids(sb3_study(tmp_path))).isdisjoint(ids(recorded)), "the study's file, read again, has the new argument"
 
 
-def test_another_default_of_a_transform_changes_nothing_that_is_there(tmp_path, monkeypatch):
+def test_another_default_of_a_transform_changes_no_results(tmp_path, monkeypatch):
     tiny = study(tmp_path, strategies={"uniform": {"type": "uniform", "transforms": [{"type": "n_step", "steps": 3}]}})
     StudyFolder(tiny.spec, tiny.folder).write_records()
     expected = ids(tiny)

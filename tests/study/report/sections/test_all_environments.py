@@ -37,7 +37,7 @@ def reported(tmp_path_factory):
     return tiny
 
 
-def test_scores_are_stratified_over_the_environments_that_have_them(reported):
+def test_scores_are_stratified_over_their_environments(reported):
     rows = csv_rows(reported.folder / "tables" / "overall.csv")
     assert [(r["strategy"], r["seeds"]) for r in rows] == [("uniform", "6"), ("prioritized", "6")]
     curves = comparisons.curves_of(reported.results(), reported.spec, comparisons.RETURN)
@@ -100,7 +100,7 @@ def test_that_nothing_is_put_together_is_reported(tmp_path, alone):
     assert not (tmp_path / "tables" / "overall.csv").exists()
 
 
-def test_with_many_strategies_each_profile_stands_beside_the_baseline_s(tmp_path):
+def test_many_strategies_each_stand_beside_the_baseline(tmp_path):
     more = {f"strategies__p{i}": {"type": "prioritized", "alpha": 0.1 * i} for i in range(1, 8)}
     with sections("all_environments", "learning_curves"):
         page = page_of(tmp_path, 30.0, environments=["CartPole-v1", "Acrobot-v1"], scores=SCORES, **more)

@@ -71,7 +71,7 @@ def test_numbers_are_beside_it(reported):
 
 
 @pytest.mark.parametrize(("low", "high"), [(-500.0, 60.0), (-float("inf"), float("inf"))])
-def test_a_picture_has_the_whole_interval_and_one_without_ends_from_edge_to_edge(reported, low, high):
+def test_a_picture_shows_intervals_whole_or_from_edge_to_edge(reported, low, high):
     (choice, *_) = reported.contrasts().results
     wide = forest([replace(choice, size=Interval(choice.size.estimate, low, high))])
     (axes,) = wide.groups[0].panels[0].figure.axes
@@ -98,7 +98,7 @@ def test_equivalent_stands_beside_the_interval_that_decides_it(reported):
     np.testing.assert_array_equal(bar[:2], inner[1:])
 
 
-def test_an_interval_that_excludes_0_beside_an_inconclusive_verdict_is_called_uncorrected(reported):
+def test_an_interval_beside_an_inconclusive_verdict_is_marked(reported):
     (choice, *_) = reported.contrasts().results
     unsure = replace(choice, size=Interval(30.0, 1.0, 60.0), inner=Interval(30.0, 5.0, 55.0), p_max_t=0.2)
     assert unsure.verdict == "inconclusive"
@@ -172,7 +172,7 @@ def test_declared_answers_and_sides_are_the_words(tmp_path):
 
 
 @pytest.mark.usefixtures("no_sections")
-def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answer(tmp_path):
+def test_the_declared_method_is_shown_without_an_answer(tmp_path):
     """Means with simultaneous intervals are not called interquartile means."""
     strategies = {name: {"type": kind} for name, kind in (("uniform", "uniform"), ("prioritized", "prioritized"))}
     tiny = pretended(

@@ -42,7 +42,7 @@ def reported(tmp_path_factory):
     return tiny
 
 
-def test_a_measure_is_the_mean_over_measurements_then_the_iqm_over_runs(reported):
+def test_a_measure_is_the_iqm_over_runs_of_their_means(reported):
     rows = [r for r in csv_rows(reported.folder / "tables" / "measures.csv") if r["metric"] == "replay/replay_gini"]
     assert [(r["strategy"], r["runs"]) for r in rows] == [("uniform", "6"), ("prioritized", "6")]
     assert float(rows[0]["iqm"]) == pytest.approx(0.25 + 0.01)
@@ -54,7 +54,7 @@ def test_a_measure_is_the_mean_over_measurements_then_the_iqm_over_runs(reported
     assert [float(r["value"]) for r in each] == pytest.approx([0.1 * seed + 0.01 for seed in range(6)])
 
 
-def test_effective_batch_sizes_are_ratios_of_means_not_means_of_ratios():
+def test_effective_batch_sizes_are_ratios_of_means():
     def curve(values):
         return Curve("e", "l", "s", np.arange(1), np.array([1, 2]), np.array([values]))
 

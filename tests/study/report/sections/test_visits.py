@@ -29,7 +29,7 @@ strategies.reckless = { type = "online", learner = { epsilon = 1.0 } }
 """
 
 
-def test_visits_add_up_to_the_steps_and_episodes_and_are_those_of_single_runs():
+def test_visits_add_up_and_equal_those_of_single_runs():
     def run(seeds):
         options = {"total_episodes": 3, "visits": True, "env_options": {"max_episode_steps": 200}}
         return train("CliffWalking-v1", QLearning(gamma=1.0), Online(), seeds, eval_every=None, **options)
@@ -80,7 +80,7 @@ def cliff(tmp_path_factory):
         return visited.folder, visited.report().read_text()
 
 
-def test_a_grid_world_is_drawn_as_maps_with_their_numbers_beside_them(cliff):
+def test_a_grid_world_is_drawn_as_maps_with_numbers(cliff):
     folder, page = cliff
     panels = re.findall(r'<svg[^>]*aria-label="Share of the time in each cell: [^"]*"', page)
     assert len(panels) == 3
