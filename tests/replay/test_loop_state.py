@@ -152,6 +152,11 @@ def test_each_save_replaces_the_state(tmp_path):
         assert same(ReplayBuffer.load(tmp_path).state, state)
 
 
+def test_numpys_whole_numbers_are_keys(tmp_path):
+    buffer().save(tmp_path, state={"visits": {np.int64(3): 2}})
+    assert same(ReplayBuffer.load(tmp_path).state, {"visits": {3: 2}})
+
+
 def manifest_of(folder, change):
     """Change the manifest's `about` and seal it again."""
     file = folder / "manifest.json"

@@ -152,8 +152,8 @@ class CommonMembers:
                 counters. It is written with the buffer, so that both are of the same moment, and is the attribute
                 `state` of the loaded buffer. Its values, nested at most 64 levels deep, are None, bools, numbers, text,
                 bytes, NumPy arrays, tensors of PyTorch (so a ``state_dict()``), and dicts, lists and tuples of these;
-                keys are text or whole numbers. Subclasses return as dict, list, tuple, str or int, tensors on the CPU.
-                Nothing is pickled. None: the snapshot has no state, even if the previous one had.
+                keys are text or whole numbers. Subclasses return as dict, list, tuple, str or int; tensors on the CPU,
+                without gradients. Nothing is pickled. None: the snapshot has no state, even if the previous one had.
 
         Raises:
             ConfigError: `path` is not a path, or a value of `state` cannot be stored; the message names its place.

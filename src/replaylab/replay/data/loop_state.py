@@ -114,6 +114,8 @@ def _fix_of(value: Any) -> str:
 
 def _key(value: Any) -> Any:
     """A key of a mapping: text or a whole number."""
+    if isinstance(value, np.integer):
+        return int(value)
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise InvalidArgument("text or a whole number", fix="convert it with `str`")
     return value
