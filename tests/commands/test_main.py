@@ -58,6 +58,7 @@ def tiny(tmp_path):
         (["study"], "replaylab study run quick"),
         (["study", "run"], "replaylab study run quick"),
         (["study", "report"], "replaylab study report results/quick"),
+        (["study", "new"], "replaylab study new mine"),
         (["study", "list"], "replaylab study list"),
         (["study", "show"], "replaylab study show quick"),
         (["watch"], "replaylab watch runs/mine"),
@@ -148,7 +149,7 @@ def test_list_names_the_shipped_studies(capsys):
     assert cli.main(["study", "list"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == ["name", "question", "environments", "runs", "time", "here"]
-    assert re.search(r"^quick +Which replay +CartPole-v1 +40 +about \d+ min", printed, re.MULTILINE)
+    assert re.search(r"^quick +Which replay +CartPole-v1 +80 +about \d+ min", printed, re.MULTILINE)
 
 
 def test_show_names_strategies_contrasts_and_files(capsys):

@@ -37,7 +37,14 @@ def test_senseless_arguments(method, name, accepts, tmp_path, monkeypatch):
 
 def test_senseless_makings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert wrongs(Call(Study, {"spec": Spec.model_validate(table()), "folder": "here"}, {"folder": "text"})) == []
+    assert (
+        wrongs(
+            Call(
+                Study, {"spec": Spec.model_validate(table()), "folder": "here"}, {"folder": "text", "toml": "text nul"}
+            )
+        )
+        == []
+    )
     assert wrongs(Call(Study.from_toml, {"study": "quick"}, {"folder": "None text"})) == []
 
 

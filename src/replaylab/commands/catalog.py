@@ -1,13 +1,17 @@
-"""Commands about study files: list the shipped ones, and show what one compares."""
+"""Commands about study files: write a new one, list the shipped ones, and show what one compares."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from replaylab.errors import SpecError
+
 if TYPE_CHECKING:
+    from replaylab.study import Study
     from replaylab.study.spec.spec import Spec
 
 with suppress(ModuleNotFoundError):  # `main` reports that the lab extra is missing
@@ -56,42 +60,81 @@ class StudyList:
 
 
 @dataclass(frozen=True)
+class StudyNew:
+    """Write NAME.toml, a small study with a comment on each key, to start your own study from.
+
+    Example: replaylab study new mine
+    """
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """The study's name. The file is written into the current folder, and overwrites none."""
+
+    def __call__(self) -> int:
+        """Write the file and return the exit code."""
+        from replaylab.study.catalog import write_new
+
+        file = write_new(self.name)
+        print(f"{file}: a study to start from. Change it, then: replaylab study run {file}")
+        return 0
+
+
+@dataclass(frozen=True)
 class StudyShow:
     """Show what a study compares: environments, learners, strategies, budget, contrasts and files.
 
     Example: replaylab study show quick
+
+    Example: replaylab study show quick --toml > mine.toml
     """
 
     study: Annotated[Positional[str], arg(metavar="STUDY")]
-    """A shipped study's name (see `replaylab study list`), or the path of a TOML file."""
+    """A shipped study's name (see `replaylab study list`), the path of a TOML file, or a results folder."""
+
+    toml: bool = False
+    """Print the study file instead, to copy it."""
 
     def __call__(self) -> int:
         """Print the study and return the exit code."""
-        from replaylab.number_format import counted
-        from replaylab.study.catalog import find
-        from replaylab.study.report.methods import learner_settings, strategy_settings
-        from replaylab.study.report.sentences import budget_of
-        from replaylab.study.spec.contrasts import resolve_contrasts
-        from replaylab.study.spec.spec import Spec
+        from replaylab.study import Study
+        from replaylab.study.catalog import find, shipped
 
-        file = find(self.study)
-        spec = Spec.from_toml(file)
-        lines = [f"{spec.name}: {spec.title}", *([spec.question] if spec.question else []), ""]
-        lines += [f"file: {file}", f"results: results/{spec.name}", f"environments: {', '.join(spec.environments)}"]
-        lines += [
-            f"budget: {counted(spec.runs, 'run')} of {budget_of(spec)}, {counted(len(spec.seeds), 'seed')} each",
-            f"time here: {time_here(spec)}",
-            "strategies:",
-            *(f"  {_named(name, spec.title_of(name))}: {strategy_settings(spec, name)}" for name in spec.strategies),
-            f"baseline: {spec.title_of(spec.baseline)}",
-            "learners:",
-            *(f"  {name}: {learner_settings(spec, name)}" for name in spec.learners),
-        ]
-        if contrasts := resolve_contrasts(spec):
-            lines += ["contrasts:"]
-            lines += [f"  {asked.name}{' (primary)' if asked.primary else ''}: {asked.versus}" for asked in contrasts]
-        print("\n".join(lines))
+        if Path(self.study).is_dir() and self.study not in shipped():
+            study, file = Study.from_folder(self.study), Path(self.study, "study.toml")
+        else:
+            study, file = Study.from_toml(self.study), find(self.study)
+        if self.toml and not study.toml:
+            raise SpecError(
+                f"study show: --toml prints the study's file, but the results in {self.study} have none (study.toml), "
+                f"because they were not run from a file"
+            )
+        print(study.toml if self.toml else _summary(study, file), end="" if self.toml else "\n")
         return 0
+
+
+def _summary(study: Study, file: Path) -> str:
+    """Return the study's environments, learners, strategies, budget, contrasts and results folder, a line each."""
+    from replaylab.number_format import counted
+    from replaylab.study.report.methods import learner_settings, strategy_settings
+    from replaylab.study.report.sentences import budget_of
+    from replaylab.study.spec.contrasts import resolve_contrasts
+
+    spec = study.spec
+    lines = [f"{spec.name}: {spec.title}", *([spec.question] if spec.question else []), ""]
+    lines += [f"file: {file}"] if study.toml else []
+    lines += [f"results: {study.folder}", f"environments: {', '.join(spec.environments)}"]
+    lines += [
+        f"budget: {counted(spec.runs, 'run')} of {budget_of(spec)}, {counted(len(spec.seeds), 'seed')} each",
+        f"time here: {time_here(spec)}",
+        "strategies:",
+        *(f"  {_named(name, spec.title_of(name))}: {strategy_settings(spec, name)}" for name in spec.strategies),
+        f"baseline: {spec.title_of(spec.baseline)}",
+        "learners:",
+        *(f"  {name}: {learner_settings(spec, name)}" for name in spec.learners),
+    ]
+    if contrasts := resolve_contrasts(spec):
+        lines += ["contrasts:"]
+        lines += [f"  {asked.name}{' (primary)' if asked.primary else ''}: {asked.versus}" for asked in contrasts]
+    return "\n".join(lines)
 
 
 def _named(name: str, title: str) -> str:

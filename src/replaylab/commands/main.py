@@ -18,7 +18,7 @@ from typing import Annotated, Any, Union, get_args
 
 from replaylab import __version__
 from replaylab.arguments import did_you_mean
-from replaylab.commands.catalog import StudyList, StudyShow
+from replaylab.commands.catalog import StudyList, StudyNew, StudyShow
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.commands.places import with_local_paths
 from replaylab.commands.study import StudyReport, StudyRun
@@ -39,13 +39,14 @@ _NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pi
 _NOBODY_READS = 141
 """The shell's exit code for a program ended by SIGPIPE."""
 
-_STUDY = """Compare replay strategies: run a study, write its report, list and show the shipped ones.
+_STUDY = """Compare replay strategies: write a study file, run it, write its report, list and show the shipped ones.
 
 Example: replaylab study run quick"""
 
 _OF_STUDY = {
     "run": StudyRun,
     "report": StudyReport,
+    "new": StudyNew,
     "list": StudyList,
     "show": StudyShow,
 }

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+import tomllib
 from pathlib import Path
 
 from replaylab.errors import SpecError
+from replaylab.files.atomic import writing
+from replaylab.study.spec.spec import Spec
 
 
 def shipped() -> dict[str, Path]:
@@ -16,6 +19,36 @@ def shipped() -> dict[str, Path]:
     roots = (package.parents[1], package)  # a checkout; an installed package, whose studies come first
     studies = {file.stem: file for root in roots for file in (root / "studies").glob("*.toml")}
     return dict(sorted(studies.items()))
+
+
+TEMPLATE = Path(__file__).with_name("template.toml")
+"""A study file to start from: its name is NAME, and optional lines begin with # and no space."""
+
+
+def write_new(name: str) -> Path:
+    """Write a study file to start from into the current folder, and return its path.
+
+    Args:
+        name: the study's name; the file is ``<name>.toml``.
+
+    Raises:
+        SpecError: it cannot be the name of a study, or there is such a file.
+        StorageError: the file cannot be written.
+    """
+    name = name.removesuffix(".toml")
+    content = TEMPLATE.read_text(encoding="utf-8")
+    Spec.from_table({**tomllib.loads(content), "name": name}, source="study new")
+    file = Path(f"{name}.toml")
+    with writing(file):
+        try:
+            with file.open("x", encoding="utf-8") as new:
+                new.write(content.replace("NAME", name))
+        except FileExistsError:
+            raise SpecError(
+                f"study new: NAME must be the name of a new file, but {file} is there already; choose another name, or "
+                f"move the file away"
+            ) from None
+    return file
 
 
 def published_examples() -> dict[str, dict[str, str]]:

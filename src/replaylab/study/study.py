@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -35,6 +35,7 @@ class Study:
     The folder holds:
 
     * ``study.json``: every setting, defaults included; infinities as ``Infinity``.
+    * ``study.toml``: the study file as it was at the last run.
     * ``machine.json``: versions and hardware of each machine.
     * ``runs/``: one Parquet file for each chunk; ``timing/``: seconds, speed and machine of each.
     * ``failures/``: tracebacks of the last run.
@@ -52,9 +53,11 @@ class Study:
 
     spec: Spec
     folder: Path
+    toml: str = field(default="", repr=False, compare=False)
+    """Text of the study file; empty if the study was not read from one."""
 
     def __post_init__(self) -> None:
-        check(self, spec=instance(Spec, "a Spec"), folder=place("a folder"))
+        check(self, spec=instance(Spec, "a Spec"), folder=place("a folder"), toml=text)
         object.__setattr__(self, "folder", Path(self.folder))
 
     @classmethod
@@ -69,8 +72,10 @@ class Study:
         Raises:
             SpecError: there is no such study, or the file breaks a rule.
         """
-        spec = Spec.from_toml(find(study))
-        return cls(spec, Path("results", spec.name) if folder is None else Path(folder))
+        file = find(study)
+        spec = Spec.from_toml(file)
+        toml = file.read_text(encoding="utf-8")
+        return cls(spec, Path("results", spec.name) if folder is None else Path(folder), toml)
 
     @classmethod
     @takes(folder=place("a folder"))
@@ -83,7 +88,9 @@ class Study:
             SpecError: the folder holds no study.
             StorageError: its published rows are damaged.
         """
-        return cls(spec_in(Path(folder)), Path(folder))
+        file = Path(folder, "study.toml")
+        toml = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        return cls(spec_in(Path(folder)), Path(folder), toml)
 
     @cached_property  # of published rows it knows the plan, which takes long for hundreds of chunks
     def _results(self) -> Results:
@@ -134,7 +141,7 @@ class Study:
             KeyboardInterrupt: Ctrl-C, after local workers have written checkpoints; the message counts what is there.
         """
         where = execution.chosen_executor(workers, executor)
-        return execution.run_study(self.spec, self.folder, where, reporter, show, checkpoint_every)
+        return execution.run_study(self.spec, self.folder, where, reporter, show, checkpoint_every, self.toml)
 
     @takes(seconds=NOT_NEGATIVE)
     def estimate(

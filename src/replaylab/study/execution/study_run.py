@@ -44,13 +44,14 @@ def run_study(
     reporter: Reporter | None,
     show: bool | None = None,
     checkpoint_every: float | None = None,
+    toml: str = "",
 ) -> RunSummary:
     """Run what is missing in a study's folder; see `Study.run`. The executor is always closed at the end."""
     if reporter is None:
         from replaylab.study.execution.progress import reporter_in_python  # Rich, without which workers start sooner
 
         reporter = reporter_in_python(show)
-    began, folder = time.perf_counter(), StudyFolder(spec, path)
+    began, folder = time.perf_counter(), StudyFolder(spec, path, toml)
     with folder.owned():
         folder.refuse_another()
         with delayed_interrupts():

@@ -51,6 +51,8 @@ class StudyFolder:
 
     spec: Spec
     path: Path
+    toml: str = ""
+    """Text of the study file, which runs keep as ``study.toml``; empty: the study was not read from a file."""
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -189,17 +191,21 @@ class StudyFolder:
             yield
         except BaseException:
             if is_new:
-                for name in ("study.json", "machine.json"):
+                for name in ("study.json", "study.toml", "machine.json"):
                     (self.path / name).unlink(missing_ok=True)
             raise
 
     def write_records(self) -> None:
-        """Write the study's settings, and the machine that runs it.
+        """Write the study's settings and file, and the machine that runs it.
 
         Raises:
             StorageError: it cannot be written.
         """
         records.write(self.path / "study.json", json_data(self.spec))
+        if self.toml:
+            atomic.write_text(self.path / "study.toml", self.toml)
+        else:  # one of an earlier run may have other settings
+            (self.path / "study.toml").unlink(missing_ok=True)
         self._write_machines(this_machine(), self._machines())
 
     def write_machine(self, machine: Machine) -> None:
