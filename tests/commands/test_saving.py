@@ -1,11 +1,10 @@
 """Where ``replaylab train`` saves: nothing is replaced by mistake, and runs continue being saved as often."""
 
+import itertools
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from replaylab.commands import main as cli
 from replaylab.learners import Checkpoints, QLearning, TrainingConfig, train
@@ -65,42 +64,42 @@ if "Moved-v0" not in gym.registry:
 """
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        ["--strategy", "moved_parts:Fresh"],
-        ["--learner", "moved_parts:HalfAlpha"],
-        ["--env", "moved_parts:Moved-v0"],
-    ],
-)
-def test_resuming_elsewhere_names_a_missing_or_changed_module(parts, tmp_path):
+PARTS = {"--strategy": "moved_parts:Fresh", "--learner": "moved_parts:HalfAlpha", "--env": "moved_parts:Moved-v0"}
+
+
+def train_in(folder, commands):
+    """Run commands in a process in `folder`; return their statuses and the lines of errors."""
+    process = subprocess.run(
+        [sys.executable, "-c", f"from replaylab.commands.main import main; print(*map(main, {commands}))"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+    )
+    return process.stdout.splitlines()[-1], process.stderr.splitlines()
+
+
+def test_resuming_elsewhere_names_a_missing_or_changed_module(tmp_path):
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     for folder in (here, elsewhere):
         folder.mkdir()
     (here / "moved_parts.py").write_text(MODULE)
-    code = "from replaylab.commands.main import main; raise SystemExit(main())"
-
-    def train_in(folder, *arguments):
-        process = subprocess.run(
-            [sys.executable, "-c", code, "train", *arguments],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path.cwd())},
-            capture_output=True,
-            text=True,
-        )
-        return process.returncode, process.stderr
-
-    options = {"--env": "FrozenLake-v1", "--learner": "q_learning", "--learner-options": "batch_size=4"}
-    options |= {"--steps": "40", "--seeds": "1", "--eval-episodes": "1", "--save": str(tmp_path / "run")}
-    assert train_in(here, *parts, *(word for pair in options.items() for word in pair if pair[0] != parts[0])) == (
-        0,
-        "",
-    )
-    resume = ["--resume", str(tmp_path / "run")]
-    assert train_in(here, *resume) == (0, "")
-    status, reported = train_in(elsewhere, *resume)
-    assert (status, f"no module 'moved_parts' was found in {elsewhere}" in reported) == (2, True), reported
+    runs = [str(tmp_path / option) for option in PARTS]
+    options = ["--steps", "40", "--seeds", "1", "--eval-episodes", "1"]
+    parts = {"--env": "FrozenLake-v1", "--learner": "q_learning", "--learner-options": "batch_size=4"}
+    commands = [
+        ["train", *options, "--save", run, *itertools.chain(*(parts | {option: name}).items())]
+        for run, (option, name) in zip(runs, PARTS.items(), strict=True)
+    ]
+    assert train_in(here, commands) == ("0 0 0", [])
+    resume = [["train", "--resume", run] for run in runs]
+    assert train_in(here, resume) == ("0 0 0", [])
+    statuses, errors = train_in(elsewhere, resume)
+    assert statuses == "2 2 2"
+    missing = f"no module 'moved_parts' was found in {elsewhere}"
+    assert [missing in error for error in errors] == [True] * 3, errors
     (elsewhere / "moved_parts.py").write_text(MODULE + "#")
-    status, reported = train_in(elsewhere, *resume)
-    wanted = f"the module moved_parts ({elsewhere / 'moved_parts.py'}) has changed since this run was defined"
-    assert (status, wanted in reported) == (2, True), reported
+    statuses, errors = train_in(elsewhere, resume)
+    assert statuses == "2 2 2"
+    changed = f"the module moved_parts ({elsewhere / 'moved_parts.py'}) has changed since this run was defined"
+    assert [changed in error for error in errors] == [True] * 3, errors

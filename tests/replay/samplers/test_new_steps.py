@@ -123,12 +123,6 @@ class TestAnotherExponent:
         other = ReplayBuffer.load(tmp_path, sampler=Prioritized(alpha=0.5))
         np.testing.assert_allclose(distribution(other, np.arange(6)), np.array([0, 1, 1, 1, 1, 1]) / 5)
 
-    def test_the_same_exponent_changes_nothing(self, tmp_path):
-        buffer = self.saved(Prioritized(alpha=0.6), tmp_path)
-        np.testing.assert_array_equal(
-            distribution(ReplayBuffer.load(tmp_path), np.arange(6)), distribution(buffer, np.arange(6))
-        )
-
     def test_in_a_mixture(self, tmp_path):
         self.saved(Mixture((Uniform(), Prioritized(alpha=0.6, beta=0.0))), tmp_path)
         parts = (Uniform(), Prioritized(alpha=1.0, beta=0.0))

@@ -70,33 +70,22 @@ class TestWhatABatchHolds:
 
 
 class TestBeta:
-    def weights(self, beta, progress):
-        buffer = make(Prioritized(alpha=1.0, beta=beta), steps=2)
-        buffer.update_priorities(np.arange(2), priority=np.array([1.0, 16.0]))
-        batch = buffer.sample(64, progress=progress)
-        return {batch.x[i]: batch.weight[i] for i in range(64)}
-
     @pytest.mark.parametrize(
         ("beta", "progress", "exponent"),
         [
             (0.5, None, 0.5),
             (0, None, 0),
-            (1, None, 1),
-            (Constant(0.25), None, 0.25),
             (Constant(0.25), 0.9, 0.25),
             (Linear(0.5, 0.5), None, 0.5),
-            (Linear(0.0, 1.0), 0.0, 0),
             (Linear(0.0, 1.0), 0.25, 0.25),
-            (Linear(0.0, 1.0), 1, 1),
-            (Linear(0.0, 1.0, until=0.5), 0.25, 0.5),
-            (Linear(0.0, 1.0, until=0.5), 0.75, 1),
             (Exponential(0.25, 1.0), 0.5, 0.5),
         ],
     )
     def test_is_the_schedule_at_this_progress(self, beta, progress, exponent):
-        weights = self.weights(beta, progress)
-        assert weights[0] == 1
-        assert weights[1] == pytest.approx(16.0**-exponent, rel=1e-6)
+        buffer = make(Prioritized(alpha=1.0, beta=beta), steps=2)
+        buffer.update_priorities(np.arange(2), priority=np.array([1.0, 16.0]))
+        batch = buffer.sample(64, progress=progress)
+        np.testing.assert_allclose(batch.weight, 16.0 ** (-exponent * batch.x), rtol=1e-6)
 
 
 class TestSchedules:

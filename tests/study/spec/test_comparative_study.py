@@ -26,8 +26,8 @@ def test_the_grid_is_the_notebook_s(grid):
 def test_the_grid_has_the_learners_of_the_published_study(grid):
     """The study of each flaw and the grid cannot drift apart."""
     published = Spec.from_toml(PUBLISHED)
-    for here, there in (("published", "all_flaws"), ("corrected", "corrected")):
-        assert grid.learners[here] == published.learners[there]
+    for name, original in (("published", "all_flaws"), ("corrected", "corrected")):
+        assert grid.learners[name] == published.learners[original]
     for name in grid.strategies.keys() - {"hindsight"}:
         assert grid.strategies[name] == published.strategies[name]
         if name in grid.overrides:
