@@ -6,7 +6,7 @@ import itertools
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -30,12 +30,11 @@ DEFAULTS: dict[str, Any] = {
     "learner": "dqn",
     "first_seed": 0,
     "steps": 50_000,
-    "eval_episodes": 10,
-    "held_out": 0,
     "envs_per_actor": 1,
     "shards": 2,
 }
-"""Below, None marks an option that was not passed, since --resume must distinguish it from a passed default."""
+"""Below, None marks an option that was not passed, since --resume must distinguish it from a passed default. Options
+that are not listed here have the defaults of study files."""
 
 _GAMES = 64
 """Copies of an Atari game that a learner on a device steps together."""
@@ -255,14 +254,8 @@ class TrainCommand:
         from replaylab.study.spec.components import LEARNERS, STRATEGIES
         from replaylab.study.spec.spec import Spec
 
-        if self.steps is not None and self.episodes is not None:
-            raise SpecError(
-                f"train: the budget must be --steps or --episodes, but got both, {self.steps} and {self.episodes}; "
-                f"leave one out"
-            )
         chosen = self._chosen
-        budget = {"episodes": self.episodes} if self.episodes is not None else {"steps": chosen["steps"]}
-        total = self.episodes or chosen["steps"]
+        budget = _given({"steps": self.steps, "episodes": self.episodes}) or {"steps": DEFAULTS["steps"]}
         seeds = range(chosen["first_seed"], chosen["first_seed"] + chosen["seeds"])
         learner, strategy = (chosen[kind].rpartition(":")[2] for kind in ("learner", "strategy"))
         strategies = _part_of(chosen["strategy"], self.strategy_options, STRATEGIES, "--strategy")
@@ -271,7 +264,8 @@ class TrainCommand:
         if self.device is not None:
             learner_options += _on_device(self.device, chosen["env"], learner_options, transforms, env_options)
         strategies["transforms"] = transforms
-        every = max(1, total // 20) if self.eval_every is None else self.eval_every
+        every = max(1, min(budget.values()) // 20) if self.eval_every is None else self.eval_every
+        evaluation = _given({"every": every, "episodes": self.eval_episodes, "held_out": self.held_out})
         spec = Spec.from_table(
             {
                 "name": "train",
@@ -283,7 +277,7 @@ class TrainCommand:
                 "seeds": tuple(seeds),
                 "chunk_size": max(1, len(seeds)),
                 "budget": budget,
-                "evaluation": {"every": every, "episodes": chosen["eval_episodes"], "held_out": chosen["held_out"]},
+                "evaluation": evaluation,
                 **({} if self.device is None else {"measures": {"every": 0}}),
             },
             source="train",
@@ -293,8 +287,13 @@ class TrainCommand:
     @property
     def _chosen(self) -> dict[str, Any]:
         """The options by name, with `DEFAULTS` for those that were not given."""
-        chosen = {name: value for name, value in vars(self).items() if value is not None}
-        return DEFAULTS | {"seeds": 10 if self.actors is None and self.device is None else 1} | chosen
+        seeds = 10 if self.actors is None and self.device is None else 1
+        return DEFAULTS | {"seeds": seeds} | _given(vars(self))
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were passed."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _check_no_run(folder: Path | None) -> None:
