@@ -13,7 +13,7 @@ from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.analysis.contrast_results import SeedValues, evaluate_contrasts
 from replaylab.study.report.headline import contrast_lines, sentence
 from replaylab.study.report.sections.contrasts import matrix
-from replaylab.study.spec.contrasts import Cell, resolve_contrasts
+from replaylab.study.spec.contrasts import resolve_contrasts
 from replaylab.study.spec.declared_contrasts import PublishedStatement
 from tests.study.tiny import table
 
@@ -282,10 +282,6 @@ def test_study_json_round_trips():
     study = spec(DEPENDENCE | {"equivalence": 0.05, "question": "?"}, CHOICE, BOTH)
     assert Spec.model_validate_json(study.model_dump_json()) == study
     assert Spec.model_validate(study.model_dump(mode="json")) == study
-
-
-def test_cells_read_well():
-    assert str(Cell("CartPole-v1", "dqn", "uniform")) == "CartPole-v1 · dqn · uniform"
 
 
 MESSAGES = [
