@@ -252,7 +252,7 @@ def _where(
     for d in some:
         learner = spec.titles.learners.get(d.learner, d.learner)
         several = spec.place_of(*d.cell) != d.environment
-        names.append(learner if one_environment else f"{d.environment} with {learner}" if several else d.environment)
+        names.append(learner if one_environment else f"{d.environment} ({learner})" if several else d.environment)
     return f"{'with' if one_environment else 'on'} {sentences.joined(names)}"
 
 

@@ -25,7 +25,7 @@ SIGNS = {
 
 _LEGEND = (
     "▲ higher, ▼ lower: a difference is shown, both by the test corrected for all comparisons of the measure and by "
-    "the uncorrected 95 % interval (small).{equivalent} ○ inconclusive: no difference is shown, but there may be one. "
+    "the uncorrected 95 % interval beside it.{equivalent} ○ inconclusive: no difference is shown, but there may be one. "
     "The uncorrected interval beside it may exclude 0, because the verdict is corrected."
 )
 _EQUIVALENT = (
