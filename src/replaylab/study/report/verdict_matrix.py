@@ -25,8 +25,8 @@ SIGNS = {
 
 _LEGEND = (
     "▲ higher, ▼ lower: a difference is shown, both by the test corrected for all comparisons of the measure and by "
-    "the uncorrected 95 % interval beside it.{equivalent} ○ inconclusive: no difference is shown, but there may be one. "
-    "The uncorrected interval beside it may exclude 0, because the verdict is corrected."
+    "the uncorrected 95 % interval beside it.{equivalent} ○ inconclusive: no difference is shown, but there may be "
+    "one. The uncorrected interval beside it may exclude 0, because the verdict is corrected."
 )
 _EQUIVALENT = (
     " ≈ equivalent: any difference is within the declared margin ({bounds}). The interval beside it decides that; its "

@@ -48,7 +48,7 @@ _LEGEND = (
     "○ inconclusive: none of these; there may be a difference.{}{}"
 )
 _DECIDED_TOGETHER = "the first side is, by the test corrected for all contrasts and by the uncorrected 95 % interval"
-_DECIDED_BY_ROLE = "the first side is, by the interval (small)"
+_DECIDED_BY_ROLE = "the first side is, by the interval beside it"
 _MAY_EXCLUDE = " The uncorrected interval beside it may exclude 0, because the verdict is corrected."
 _EFFECTIVE = (
     " Effective rows: effective batch size of the first side vs the second, the mean over its cells. If the sides "
