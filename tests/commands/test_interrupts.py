@@ -11,8 +11,10 @@ from contextlib import suppress
 
 import pytest
 
+from replaylab.commands import main as cli
 from replaylab.study import InProcess, Study
 from tests.commands.test_main import TABULAR
+from tests.study.tiny import rows
 
 HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
 
@@ -105,3 +107,22 @@ def test_ctrl_c_keeps_checkpoints_of_what_is_in_training(long, tmp_path):
     with pytest.raises(EnoughError):
         study.run(executor=InProcess(), reporter=Watch())
     assert min(begun.values()) > 1_000, "it continues, and does not begin again"
+
+
+@pytest.mark.no_sanitizer
+def test_rows_are_kept_at_ctrl_c_and_the_run_continues(tmp_path):
+    file = tmp_path / "tiny.toml"
+    text = TABULAR.format(more="").replace("steps = 200", "steps = 500").replace("every = 100", "every = 500")
+    file.write_text(f"{text}budget = {{ steps = 20_000 }}\n")  # of its last strategy
+    out, unbroken = tmp_path / "out", Study.from_toml(file, tmp_path / "unbroken")
+    command = ["study", "run", str(file), "--out", str(out), "--workers", "1"]
+    code, printed = interrupted(command, b"2 of 4 runs done, 2 in training", 0.0)
+    assert code == 130
+    assert re.search(r"holds the results of 2 of 4\s+runs\s+and\s+checkpoints\s+of\s+2\s+more;", printed.decode())
+    kept = Study.from_folder(out)
+    assert [chunk.strategy for chunk in kept.present] == ["uniform"]
+    assert kept.levels()[0].runs == 2
+
+    assert cli.main([*command, "--no-report"]) == 0
+    unbroken.run(executor=InProcess())
+    assert rows(kept) == rows(unbroken)
