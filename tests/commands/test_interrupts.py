@@ -119,10 +119,10 @@ def test_rows_are_kept_at_ctrl_c_and_the_run_continues(tmp_path):
     code, printed = interrupted(command, b"2 of 4 runs done, 2 in training", 0.0)
     assert code == 130
     assert re.search(r"holds the results of 2 of 4\s+runs\s+and\s+checkpoints\s+of\s+2\s+more;", printed.decode())
-    kept = Study.from_folder(out)
-    assert [chunk.strategy for chunk in kept.present] == ["uniform"]
-    assert kept.levels()[0].runs == 2
+    stopped = Study.from_folder(out)
+    assert [chunk.strategy for chunk in stopped.present] == ["uniform"]
+    assert stopped.levels()[0].runs == 2
 
     assert cli.main([*command, "--no-report"]) == 0
     unbroken.run(executor=InProcess())
-    assert rows(kept) == rows(unbroken)
+    assert rows(stopped) == rows(unbroken)

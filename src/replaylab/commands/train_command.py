@@ -255,7 +255,7 @@ class TrainCommand:
         from replaylab.study.spec.spec import Spec
 
         chosen = self._chosen
-        budget = _given({"steps": self.steps, "episodes": self.episodes}) or {"steps": DEFAULTS["steps"]}
+        budget = _passed({"steps": self.steps, "episodes": self.episodes}) or {"steps": DEFAULTS["steps"]}
         seeds = range(chosen["first_seed"], chosen["first_seed"] + chosen["seeds"])
         learner, strategy = (chosen[kind].rpartition(":")[2] for kind in ("learner", "strategy"))
         strategies = _part_of(chosen["strategy"], self.strategy_options, STRATEGIES, "--strategy")
@@ -265,7 +265,7 @@ class TrainCommand:
             learner_options += _on_device(self.device, chosen["env"], learner_options, transforms, env_options)
         strategies["transforms"] = transforms
         every = max(1, min(budget.values()) // 20) if self.eval_every is None else self.eval_every
-        evaluation = _given({"every": every, "episodes": self.eval_episodes, "held_out": self.held_out})
+        evaluation = _passed({"every": every, "episodes": self.eval_episodes, "held_out": self.held_out})
         spec = Spec.from_table(
             {
                 "name": "train",
@@ -288,10 +288,10 @@ class TrainCommand:
     def _chosen(self) -> dict[str, Any]:
         """The options by name, with `DEFAULTS` for those that were not given."""
         seeds = 10 if self.actors is None and self.device is None else 1
-        return DEFAULTS | {"seeds": seeds} | _given(vars(self))
+        return DEFAULTS | {"seeds": seeds} | _passed(vars(self))
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _passed(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that were passed."""
     return {name: value for name, value in options.items() if value is not None}
 
