@@ -23,7 +23,7 @@ APART = {
 def test_only_comparisons_that_are_made_are_named(tmp_path, no_sections):
     tiny = pretended(tmp_path, 10.0, **APART)
     text = sentences.compared(what_ran(tiny))
-    assert text.startswith("Compared: none vs uniform, on CliffWalking-v1, with q, 6 seeds each and 300")
+    assert text.startswith("Compared: none vs uniform, on CliffWalking-v1, with the learner q, 6 seeds each and 300")
     page = tiny.report(figure_files=False).read_text()
     assert (
         "none on Taxi-v3 and prioritized on Taxi-v3: the baseline, uniform, does not run there, so nothing is compared."
@@ -37,7 +37,7 @@ def test_comparisons_that_differ_by_environment_are_named(tmp_path):
     both = APART["strategies"] | {"uniform": {"type": "uniform"}}
     tiny = pretended(tmp_path, 10.0, **APART | {"strategies": both})
     assert sentences.compared(what_ran(tiny)).startswith(
-        "Compared: none vs uniform, on CliffWalking-v1, with q; none and prioritized vs uniform, on Taxi-v3, with "
-        "s, 6 seeds each and 300 environment steps a run (30 runs)."
+        "Compared: none vs uniform, on CliffWalking-v1, with the learner q; none and prioritized vs uniform, on "
+        "Taxi-v3, with the learner s, 6 seeds each and 300 environment steps a run (30 runs)."
     )
     assert what_ran(tiny).without_baseline() == []
