@@ -169,10 +169,11 @@ class StudyReport:
 def report_and_print(study: Study, reporter: Reporter, out: Path | None = None, *, figure_files: bool = True) -> None:
     """Write the report, then print the results in words, and where the report is."""
     from replaylab.study.execution.progress import showing
-    from replaylab.study.report import caveats, earlier_reports
-    from replaylab.study.report.sections import visits
 
     with showing(reporter, "writing the report"):
+        from replaylab.study.report import caveats, earlier_reports  # with matplotlib, which takes seconds
+        from replaylab.study.report.sections import visits
+
         report = study.report(out, figure_files=figure_files)
         rows, curves = study.results(), study.curves()
         before = earlier_reports.warning(study, earlier_reports.seeds_of(curves))

@@ -1,4 +1,4 @@
-"""Reporters of a running study: runs, speed and remaining time, and no silence of more than five seconds."""
+"""Reporters of a running study: runs, speed and remaining time, and no silence for long."""
 
 import re
 import time
@@ -120,7 +120,7 @@ def test_plain_lines_go_on_while_nothing_happens(chunks, monkeypatch):
     assert set(kinds) == set(range(len(expected)))
 
 
-def test_plain_lines_are_not_repeated_before_five_seconds(chunks, monkeypatch):
+def test_plain_lines_are_not_repeated_at_once(chunks, monkeypatch):
     def act(reporter):
         reporter.begin(chunks, [], 1)
         for step in range(300):

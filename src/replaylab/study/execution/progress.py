@@ -19,8 +19,8 @@ from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.plan import Chunk, runs_of
 
 _COUNTED = {"steps": "environment steps", "episodes": "episodes"}
-_SILENT_SECONDS = 5.0
-"""Plain lines: one is printed when none has been for this time."""
+_SILENT_SECONDS = 4.0
+"""Plain lines: one is printed when none has been for this time, so that a busy machine is never silent for five."""
 
 
 def steps_of(chunks: Sequence[Chunk]) -> int:
@@ -133,7 +133,7 @@ class Tally:
 
 
 class PlainReporter:
-    """Lines: one for the start, one for each finished chunk, and one after every five seconds without any."""
+    """Lines: one for the start, one for each finished chunk, and one after every four seconds without any."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -148,7 +148,7 @@ class PlainReporter:
         self._say(line)
 
     def activity(self, line: str) -> None:
-        """Print the first line of an activity at once, later ones if nothing else is printed for five seconds."""
+        """Print the first line of an activity at once, later ones after four seconds without a line."""
         if self._activity is None:
             self._say(line)
             self._activity = line, time.monotonic()
@@ -194,9 +194,10 @@ class PlainReporter:
     @property
     def _status(self) -> str:
         """The current activity, or the runs of the training, in a line."""
-        if self._activity is None:
+        activity = self._activity  # another thread may change it
+        if activity is None:
             return str(self._tally)
-        line, began = self._activity
+        line, began = activity
         return f"{line}, {duration(time.monotonic() - began)}"
 
     def _say(self, line: str) -> None:
