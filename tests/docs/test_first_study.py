@@ -12,11 +12,11 @@ import pytest
 from replaylab import study
 from replaylab.commands import main as cli
 from replaylab.study import InProcess, LocalProcesses, Study
-from tests.docs.test_pages import DOCS
+from tests.docs.test_pages import DOCS, SAVED
 from tests.study import tiny
 
 PAGE = (DOCS / "start/first-study.md").read_text()
-FILES = dict(re.findall(r"^Save this as `(.*?)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+FILES = dict(SAVED.findall(PAGE))
 COMMANDS = re.findall(r"^\$ (replaylab .*)$", PAGE, re.MULTILINE)
 
 

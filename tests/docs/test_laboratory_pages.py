@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 
 import numpy as np
 import pytest
@@ -13,14 +14,27 @@ from replaylab.replay import Uniform
 from replaylab.study.catalog import find
 from replaylab.study.results.store import SCHEMA
 from replaylab.study.spec.components import LEARNERS, SAMPLERS, STRATEGIES
+from replaylab.study.spec.spec import Spec
 from replaylab.study.spec.study_tables import Overrides
-from replaylab.study.spec.toml_model import Budget, EvaluationTable, LoggingTable, MeasuresTable, StudyToml, Watch
+from replaylab.study.spec.toml_model import (
+    Budget,
+    EvaluationTable,
+    LearnerTable,
+    LoggingTable,
+    MeasuresTable,
+    StrategyTable,
+    StudyToml,
+    Watch,
+)
 from tests.docs.test_pages import DOCS, PAGES
 from tests.learners.calls import train
 
 STUDIES = (DOCS / "laboratory/studies.md").read_text()
+FIRST, *CHANGES = map(tomllib.loads, re.findall(r"^```toml\n(.*?)^```$", STUDIES, re.M | re.S))
+"""The study of the page, and the tables of the blocks that change it."""
 TEXTS = [page.read_text().replace("\\\n", " ") for page in [*PAGES, DOCS.parent / "README.md"]]
-COMMANDS = sorted({line for text in TEXTS for line in re.findall(r"^\$ replaylab (.*?)(?: {2,}#.*)?$", text, re.M)})
+COMMAND = re.compile(r"^\$ replaylab (.*?)(?: > \S+)?(?: {2,}#.*)?$", re.M)
+COMMANDS = sorted({line for text in TEXTS for line in COMMAND.findall(text)})
 
 
 def rows_of(text, heading):
@@ -41,6 +55,7 @@ def test_commands_are_accepted(command, monkeypatch):
         return 0
 
     for kind in (
+        cli.StudyNew,
         cli.StudyRun,
         cli.StudyReport,
         cli.TrainCommand,
@@ -81,6 +96,28 @@ def test_every_key_is_listed():
     keys |= set(StudyToml.model_fields) - set(tables) - written_otherwise
     assert rows_of(STUDIES, "## Keys") == keys
     assert rows_of(STUDIES, "## Overrides of a strategy") - {"[strategies.NAME]"} == set(Overrides.model_fields)
+
+
+def changed_by(tables):
+    """Return the page's study after a block: its tables replace those of the same name, or are added."""
+    named = tables.keys() & {"learners", "strategies"}
+    return FIRST | tables | {key: FIRST[key] | tables[key] for key in named}
+
+
+@pytest.mark.parametrize("tables", [{}, *CHANGES], ids=lambda tables: "-".join(tables) or "unchanged")
+def test_toml_blocks_are_studies(tables):
+    assert Spec.from_table(changed_by(tables)).runs > 0
+
+
+def test_every_key_has_an_example():
+    blocks = [FIRST, *CHANGES]
+    assert {key for block in blocks for key in block} == set(StudyToml.model_fields)
+    for table in ("budget", "evaluation", "logging", "measures", "watch"):
+        keys = {key for block in blocks for key in block.get(table, {})}
+        assert keys == set(StudyToml.model_fields[table].annotation.model_fields)
+    for table, kind in {"learners": LearnerTable, "strategies": StrategyTable}.items():
+        keys = {key for block in blocks for values in block.get(table, {}).values() for key in values}
+        assert set(kind.model_fields) - {"factors"} <= keys
 
 
 def test_columns_are_those_of_the_files():

@@ -24,6 +24,8 @@ PAGES = [*sorted(DOCS.glob("*.md")), *(page for room in ROOMS for page in sorted
 """All but the tutorials, which are executed when the documentation is built, and the results."""
 PACKAGES = (replay, research, learners, watch, remote, distributed, torch)
 """Packages whose names the reference lists one by one; those of studies have a separate page."""
+SAVED = re.compile(r"^Save this as `(.*?)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""Files that a page has its reader write."""
 BLOCK = re.compile(r"^```(?:python|\{code-cell\} ipython3)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -56,8 +58,10 @@ def without_sbx(text):
 
 
 def run_here(page, text, folder, monkeypatch):
-    """Run a page's blocks in a folder."""
+    """Write a page's files into a folder, and run its blocks there."""
     monkeypatch.chdir(folder)
+    for name, content in SAVED.findall(text):
+        Path(name).write_text(content)
     try:
         run(str(page), text)
     except ModuleNotFoundError as error:
