@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from rich.console import Console, RenderableType
+from rich.constrain import Constrain
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.spinner import Spinner
 from rich.table import Column, Table
@@ -299,7 +300,8 @@ class _Display(Progress):
     """A line and bars, whose places and widths depend only on the width of the terminal."""
 
     def __init__(self, console: Console, status: Callable[[], str]) -> None:
-        self._status, self._spinner, self._ended = status, Spinner("dots"), False
+        self._status, self._terminal = status, console
+        self._spinner, self._ended = Spinner("dots"), False
         super().__init__(
             TextColumn("{task.description}", markup=False, table_column=Column(ratio=3, no_wrap=True)),
             BarColumn(bar_width=None, table_column=Column(ratio=2)),
@@ -314,7 +316,8 @@ class _Display(Progress):
         status = Text(self._status(), no_wrap=True, overflow="ellipsis")
         line.add_row(*([] if self._ended else [self._spinner]), status)
         yield line
-        yield from super().get_renderables()
+        for bars in super().get_renderables():  # with room for ^C, which the terminal adds to the last line
+            yield Constrain(bars, self._terminal.width - 3)
 
     def stop(self) -> None:
         """Leave the line without the spinner, and the bars."""
