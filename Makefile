@@ -145,8 +145,9 @@ $(VENV)/.core: $(CORE)
 	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 || \
 	  { echo "replaylab needs a C++17 compiler; install one: 'apt install g++' (Debian, Ubuntu), 'dnf install gcc-c++' (Fedora), 'xcode-select --install' (macOS)"; exit 1; }
 	@test -x $(BIN)/python || { echo "==> creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@echo "==> building the C++ core"
+	@echo "==> installing the build tools"
 	@$(INSTALL) scikit-build-core nanobind numpy cmake ninja setuptools
+	@echo "==> building the C++ core (one to three minutes)"
 	@$(INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
@@ -157,11 +158,11 @@ $(LINT)/.installed: constraints.txt
 	@touch $@
 
 $(VENV)/.lab: $(VENV)/.core
-	@test -f $(VENV)/.test || { echo "==> installing the laboratory's dependencies"; $(INSTALL) --no-build-isolation --editable '.[lab]'; }
+	@test -f $(VENV)/.test || { echo "==> installing the laboratory's dependencies (PyTorch among them: minutes)"; $(INSTALL) --no-build-isolation --editable '.[lab]'; }
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@echo "==> installing the laboratory's and the tests' dependencies"
+	@echo "==> installing the laboratory's and the tests' dependencies (PyTorch among them: minutes)"
 	@$(INSTALL) --no-build-isolation --editable '.[test]'
 	@touch $@ $(VENV)/.lab
 
