@@ -11,8 +11,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def example():
-    """Return the code of the first example of the documentation's first page."""
-    return (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    """Return the code of the first example of the samplers' page, which needs only NumPy."""
+    return (
+        (ROOT / "docs" / "reference" / "samplers.md")
+        .read_text(encoding="utf-8")
+        .split("```python\n")[1]
+        .split("```")[0]
+    )
 
 
 def differing_draws():
