@@ -130,6 +130,22 @@ def test_plain_lines_are_not_repeated_at_once(chunks, monkeypatch):
     assert lines_of(PlainReporter, act, 5.0, monkeypatch).count("\n") == 1
 
 
+def test_a_study_stops_when_nobody_reads_its_lines(chunks, monkeypatch):
+    class Closed(StringIO):
+        def write(self, text):
+            raise SystemExit(1)  # as Rich does
+
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.01)
+    console = Console(file=StringIO())
+    reporter = PlainReporter(console)
+    reporter.begin(chunks, [], 1)
+    console.file = Closed()
+    reporter._pulse.join(10.0)
+    with pytest.raises(BrokenPipeError):
+        reporter.progress(chunks[0], 1)
+    reporter.end()
+
+
 def bars_of(text):
     """Return the columns in which bars begin, and in which their percentages end."""
     lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", text))

@@ -143,6 +143,7 @@ class PlainReporter:
         self._last_line = 0.0
         self._ended = Event()
         self._pulse: Thread | None = None
+        self._is_unread = False
 
     def note(self, line: str) -> None:
         """Print the line."""
@@ -166,6 +167,7 @@ class PlainReporter:
 
     def progress(self, chunk: Chunk, step: int) -> None:
         """Count the chunk's steps."""
+        self._check_read()
         self._tally.reached(chunk, step)
 
     def finished(self, chunk: Chunk, seconds: float) -> None:
@@ -201,7 +203,12 @@ class PlainReporter:
         line, began = activity
         return f"{line}, {duration(time.monotonic() - began)}"
 
+    def _check_read(self) -> None:
+        if self._is_unread:
+            raise BrokenPipeError
+
     def _say(self, line: str) -> None:
+        self._check_read()
         self._last_line = time.monotonic()
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -213,9 +220,12 @@ class PlainReporter:
             self._pulse.start()
 
     def _beat(self) -> None:
-        while not self._ended.wait(max(self._last_line + _SILENT_SECONDS - time.monotonic(), 0.01)):
-            if time.monotonic() - self._last_line >= _SILENT_SECONDS:
-                self._say(self._status if self._activity else f"{self._tally.share:4.0%}  {self._status}")
+        try:
+            while not self._ended.wait(max(self._last_line + _SILENT_SECONDS - time.monotonic(), 0.01)):
+                if time.monotonic() - self._last_line >= _SILENT_SECONDS:
+                    self._say(self._status if self._activity else f"{self._tally.share:4.0%}  {self._status}")
+        except (SystemExit, BrokenPipeError):  # Rich exits when nobody reads; the main thread must stop the study
+            self._is_unread = True
 
     def _close(self) -> None:
         if self._pulse is not None:
