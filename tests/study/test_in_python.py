@@ -5,6 +5,7 @@ import pytest
 
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import InProcess, Study
+from replaylab.study.execution import progress
 from replaylab.study.execution.progress import LiveReporter, PlainReporter, reporter_in_python
 from replaylab.study.results import opening
 from tests.study.tiny import lose, pretend, pretended, study
@@ -112,7 +113,8 @@ def test_who_shows_the_progress(monkeypatch):
     assert reporter_in_python(False)._console.quiet
 
 
-def test_plain_lines_of_a_run(tmp_path, capsys):
+def test_plain_lines_of_a_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 1e6)  # no lines in between, however slow the machine is
     strategies = {"uniform": {"type": "uniform"}}
     small = study(tmp_path, seeds=1, budget__steps=100, evaluation__every=50, strategies=strategies)
     assert small.run(executor=InProcess(), show=True).complete
