@@ -1,0 +1,208 @@
+"""Training by actors beside one process, in one run: equal updates a step, start-up excluded.
+
+    python -m benchmarks.distributed_training                     # the table of targets
+    python -m benchmarks.distributed_training --grid              # when actors pay off: cost of a step, of an update
+    python -m benchmarks.distributed_training --costs             # costs of one unroll, draw and update, for scale.md
+    python -m benchmarks.distributed_training --returns 30 20000  # final returns, SEEDS and STEPS
+
+Waits stand for work that another core or a GPU does, so that two cores suffice to see what overlaps.
+"""
+
+import runpy
+import statistics
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import ray
+
+from benchmarks import harness
+from replaylab.distributed import Actors, Shards
+from replaylab.distributed import train as train_by_actors
+from replaylab.distributed.ray_session import RaySession
+from replaylab.learners import DQN, Hook, TrainingConfig, train
+from replaylab.replay import Linear, Prioritized
+
+SAMPLER = Prioritized(beta=Linear(0.4, 1.0))
+EXAMPLE = Path(__file__).parents[1] / "examples" / "data_parallel_dqn.py"
+
+
+class Waiting(gym.Wrapper):
+    """CartPole whose step waits."""
+
+    def __init__(self, seconds=0.005, **options):
+        super().__init__(gym.make("CartPole-v1", **options))
+        self.seconds = seconds
+
+    def step(self, action):
+        time.sleep(self.seconds)
+        return self.env.step(action)
+
+
+gym.register("replaylab-bench/Waiting-v0", Waiting)
+
+
+@dataclass
+class Pace(Hook):
+    """Measures the steps a second between the first update after `start` of the run and the last update.
+
+    Attributes:
+        pause: Seconds by which each update is longer.
+        start: Share of the updates that are not timed.
+        total: Updates of the run.
+    """
+
+    total: int
+    pause: float = 0.0
+    start: float = 0.2
+    updates: int = 0
+    rate: float = 0.0
+    began: tuple = (0, 0.0)
+
+    __hash__ = object.__hash__
+
+    def on_update(self, run, update, batch):  # noqa: ARG002
+        """Count one update."""
+        if self.pause:
+            time.sleep(self.pause)
+        self.updates += 1
+        now = run.clock.steps, time.perf_counter()
+        if self.updates == max(1, int(self.start * self.total)):
+            self.began = now
+        elif self.updates == self.total:
+            self.rate = (now[0] - self.began[0]) / (now[1] - self.began[1])
+
+
+def pace(config, actors=None, pause=0.0):
+    """Return steps a second of one process, or of these actors, and the updates."""
+    learner = config.learner
+    due = range(learner.learning_starts, config.total_steps + 1)
+    hook = Pace(sum(step % learner.train_period == 0 for step in due), pause)
+    if actors is None:
+        train(config, [0], [hook])
+    else:
+        train_by_actors(config, 0, actors=actors, shards=Shards(1), hooks=[hook])
+    return hook.rate, hook.updates
+
+
+def cartpole(steps, env="CartPole-v1", **learner):
+    """A configuration without evaluations."""
+    waits = {"env_options": {"seconds": learner.pop("seconds")}} if "seconds" in learner else {}
+    return TrainingConfig(env, DQN(**learner), SAMPLER, total_steps=steps, eval_every=None, **waits)
+
+
+def waiting(steps, seconds, **learner):
+    """A configuration whose environment's step waits."""
+    name = "benchmarks.distributed_training:replaylab-bench/Waiting-v0"
+    return cartpole(steps, name, seconds=seconds, learning_starts=64, **learner)
+
+
+def compare(one, many, actors, rounds, pause=0.0):
+    """Return medians: steps a second of one process, of actors, and their ratio within a round; and updates a step."""
+    rows = []
+    for _ in range(rounds):
+        alone, updates = pace(one, None, pause)
+        together, theirs = pace(many, actors, pause)
+        per_step = (theirs / many.total_steps) / (updates / one.total_steps)
+        rows.append((alone, together, together / alone, per_step))
+    return [statistics.median(column) for column in zip(*rows, strict=True)]
+
+
+def learners_pace(count, updates, wait):
+    """Return the updates a second of this many data-parallel learners, all together."""
+    names = runpy.run_path(str(EXAMPLE), run_name="data_parallel_dqn")
+
+    class Paced(names["Learner"]):
+        def fill(self, steps):
+            for _ in range(steps):
+                self.act(1.0)
+            self.writer.flush()
+
+        def pace(self, updates, wait):
+            self.update()
+            began = time.perf_counter()
+            for _ in range(updates):
+                self.update()
+                time.sleep(wait)
+            return updates / (time.perf_counter() - began)
+
+    replay, learners = names["start"](count, Paced)
+    with replay:
+        ray.get([learner.fill.remote(50) for learner in learners])
+        return sum(ray.get([learner.pace.remote(updates, wait) for learner in learners]))
+
+
+def table(rounds, share):
+    """Print the rows of training in the table of targets; steps are multiplied by `share`."""
+    steps = int(12_000 * share)
+    config = cartpole(steps)
+    one, four, ratio, updates = compare(config, config, Actors(4), rounds)
+    print(f"4 actors on CartPole, defaults: {four:,.0f} steps/s, one process {one:,.0f}; {ratio:.2f} (target 0.5)")
+    print(f"  updates a step beside one process: {updates:.3f}")
+    short, long = waiting(int(1_000 * share), 0.005), waiting(int(4_000 * share), 0.005)
+    one, two, ratio, _ = compare(short, long, Actors(2), rounds)
+    print(f"2 actors, a step waits 5 ms: {two:,.0f} steps/s, one process {one:,.0f}; {ratio:.2f} (target 1.8)")
+    rates = [[learners_pace(count, int(300 * share), 0.005) for count in (1, 2)] for _ in range(rounds)]
+    ratio = statistics.median(two / one for one, two in rates)
+    one, two = (statistics.median(column) for column in zip(*rates, strict=True))
+    print(f"2 learners, an update waits 5 ms: {two:,.0f} batches/s, one learner {one:,.0f}; {ratio:.2f} (target 1.8)")
+
+
+def grid(seconds, rounds):
+    """Print the speed of 4 actors over that of one process, by the costs of a step and of an update."""
+    updates = (0.0, 0.002, 0.01)
+    print(
+        "| an environment step takes | " + " | ".join(f"an update takes {1000 * u:g} ms more" for u in updates) + " |"
+    )
+    print("|---|" + "---|" * len(updates))
+    for step in (0.0, 0.001, 0.005, 0.02):
+        cells = []
+        for update in updates:
+            alone = 1.0 / (step + update + 0.0005)  # steps a second, about
+            most = min(4 * alone * (step + update) / max(step, 1e-9), 1.0 / (update + 0.0005))
+            one, four = (waiting(64 + int(rate * seconds), step) for rate in (alone, max(most, alone) * 0.8))
+            cells.append(f"{compare(one, four, Actors(4), rounds, update)[2]:.2f}")
+        print(f"| {1000 * step:g} ms more than CartPole's | " + " | ".join(cells) + " |", flush=True)
+
+
+def returns(seeds, steps):
+    """Print final returns, means of the last four evaluations, of actors and of one process."""
+    learner = DQN(hidden=(64, 64), learning_rate=2e-3, loss="squared", target_period=20, train_period=4)
+    config = replace(cartpole(steps), learner=learner, eval_every=steps // 10)
+    alone = train(config, range(seeds))
+    levels = {"one process": [level(alone, seed) for seed in range(seeds)], "4 actors": []}
+    for seed in range(seeds):
+        levels["4 actors"].append(level(train_by_actors(config, seed, actors=Actors(4)), seed))
+        print(
+            f"seed {seed}: one process {levels['one process'][seed]:.0f}, actors {levels['4 actors'][-1]:.0f}",
+            flush=True,
+        )
+    for name, values in levels.items():
+        print(f"{name}: mean {np.mean(values):.0f}, standard error {np.std(values, ddof=1) / len(values) ** 0.5:.0f}")
+
+
+def level(metrics, seed):
+    """The mean of the last four evaluations."""
+    return float(metrics.of("eval/mean_reward", seed)[1][-4:].mean())
+
+
+def main():
+    """Print what the options ask for."""
+    parser = harness.parser(__doc__, rounds=3)
+    parser.add_argument("--share", type=float, default=1.0, help="of the steps of each run")
+    parser.add_argument("--grid", type=float, nargs="?", const=4.0, metavar="SECONDS", help="of each run")
+    parser.add_argument("--returns", type=int, nargs=2, metavar=("SEEDS", "STEPS"))
+    given = parser.parse_args()
+    RaySession(object_store_bytes=200 * 2**20).open()
+    if given.returns:
+        returns(*given.returns)
+    elif given.grid:
+        grid(given.grid, given.rounds)
+    else:
+        table(given.rounds, given.share)
+
+
+if __name__ == "__main__":
+    main()
