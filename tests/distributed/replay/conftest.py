@@ -8,7 +8,7 @@ import pytest
 from replaylab import Field
 from replaylab.distributed.replay import RemoteOptions, RemoteReplay
 from replaylab.replay import Prioritized
-from tests.distributed.replay.in_process import Local
+from tests.distributed.replay.in_process import shards_here
 
 FLAG = Field((), bool)
 FIELDS = {"x": Field(), "terminated": FLAG, "truncated": FLAG}
@@ -16,12 +16,13 @@ EPISODES = {"obs": Field((2,)), "reward": Field(), "next_obs": Field((2,)), "ter
 
 
 @pytest.fixture(autouse=True)
-def local(monkeypatch, request):
+def local(request):
     """Shards of all replays are in this process, except in tests with `ray_here`."""
-    starts = Local()
-    if "ray_here" not in request.fixturenames:
-        monkeypatch.setattr("replaylab.distributed.replay.remote_replay.connect", starts.connect)
-    return starts
+    if "ray_here" in request.fixturenames:
+        yield None
+        return
+    with shards_here() as starts:
+        yield starts
 
 
 def arguments(**given):

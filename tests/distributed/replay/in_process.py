@@ -1,7 +1,9 @@
 """Shards in this process, which die when a test says so: plain `Shard` objects behind the calls of a client."""
 
 import pickle
+from contextlib import contextmanager
 from threading import RLock
+from unittest.mock import patch
 
 from replaylab.distributed.replay.shard import ActorLost, Shard
 
@@ -98,3 +100,11 @@ class Local:
             return new
 
         return start
+
+
+@contextmanager
+def shards_here():
+    """Let the shards of new replays be in this process."""
+    local = Local()
+    with patch("replaylab.distributed.replay.remote_replay.connect", local.connect):
+        yield local

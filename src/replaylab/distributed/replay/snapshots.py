@@ -5,7 +5,6 @@ such folder, so that snapshots of two are never mixed and the old one stays unti
 ``shard-K`` for each shard, and ``template``: an empty buffer with the options of the replay.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -17,10 +16,10 @@ from typing import Any
 from replaylab.arguments import POSITIVE, InvalidArgument, check, instance, place, whole
 from replaylab.errors import SnapshotError
 from replaylab.files.atomic import write_bytes, writing
-from replaylab.files.bundle import COUNT, Bundle, Schema, reading
+from replaylab.files.bundle import COUNT, Bundle, Schema
 
 TEMPLATE = "template"
-COUNTS = "counts.json"
+COUNTS = "counts.npz"
 RUN = re.compile(r"run-[0-9a-f]{32}")
 
 
@@ -43,6 +42,9 @@ SCHEMA = Schema(
         "run": _run_name,
     },
 )
+
+
+COUNTS_SCHEMA = Schema("shard's counts", "replaylab-shard-counts", 1, dict.fromkeys(("added", "drawn"), COUNT))
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def write_counts(folder: Path, added: int, drawn: int) -> None:
     """Write what a shard has counted beside its snapshot."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / COUNTS, json.dumps({"added": added, "drawn": drawn}).encode())
+    write_bytes(folder / COUNTS, COUNTS_SCHEMA.file({}, added=added, drawn=drawn))
 
 
 def read_counts(folder: Path) -> tuple[int, int]:
@@ -109,13 +111,8 @@ def read_counts(folder: Path) -> tuple[int, int]:
     Raises:
         SnapshotError: The file is missing or damaged.
     """
-    with reading(folder / COUNTS):
-        if not (folder / COUNTS).exists():
-            raise SnapshotError(
-                f"the snapshot of a shard is not complete: {folder / COUNTS} is missing; use another copy"
-            )
-        counts = json.loads((folder / COUNTS).read_bytes())
-        return COUNT(counts["added"]), COUNT(counts["drawn"])
+    about, _ = COUNTS_SCHEMA.read_file(folder / COUNTS)
+    return about["added"], about["drawn"]
 
 
 def seal(saving: Saving) -> None:
