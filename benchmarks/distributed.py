@@ -89,12 +89,10 @@ def thread_time(call, seconds):
 
 def frames(shards, seconds):
     """Batches of 256 pairs of stacks of 4 frames, a second."""
-    replay = RemoteReplay(
-        2_000, PIXELS, transforms=[FrameStack(4)], next_obs="derived", shards=shards, seed=0, options=options(1)
-    )
-    with replay:
-        for _ in range(4 * shards):
-            replay.extend(**columns(PIXELS, 250))
+    declared = {"transforms": [FrameStack(4)], "next_obs": "derived", "num_envs": 2}
+    with RemoteReplay(2_000, PIXELS, shards=shards, seed=0, options=options(1), **declared) as replay:
+        for _ in range(8):
+            replay.extend(**columns(PIXELS, 125, 2))
             replay.end_episode()
         total = [0]
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from time import sleep
 
 import numpy as np
@@ -172,7 +173,9 @@ def test_shards_save_themselves_in_the_background(tmp_path, local):
     made = replay(shards=2, snapshot=Snapshots(tmp_path / "there", period=0.05))
     spread(made, 0, 100)
     wait_for(lambda: (tmp_path / "there" / "replay.json").exists())
-    sleep(0.2)
+    saving = made._clients[0].declaration.saving
+    wait_for(lambda: sum(snapshots.read_counts(Path(saving.folder_of(number)))[0] for number in range(2)) == 100)
+    sleep(0.1)  # the rows follow their counts
     for client in local.clients:
         client.die()
     made.refresh()

@@ -56,24 +56,17 @@ class RemoteOptions:
 
 @dataclass(frozen=True, eq=False)
 class RemoteConfig:
-    """The arguments of a `RemoteReplay`, which documents them; readers and writers have it, too.
-
-    Attributes:
-        declared: Those of `DECLARED`.
-        options: Those that are not saved.
-        template: An empty buffer with these options.
-        root: Of all random streams.
-    """
+    """The arguments of a `RemoteReplay`, which documents them; readers and writers have it, too."""
 
     capacity: int
-    declared: Mapping[str, Any]
+    declared: Mapping[str, Any]  # those of `DECLARED`
     count_replays: bool
     min_size: int
     shards: int
     seed: Seed
     options: RemoteOptions
-    template: ReplayBuffer = field(init=False, repr=False)
-    root: np.random.SeedSequence = field(init=False, repr=False)
+    template: ReplayBuffer = field(init=False, repr=False)  # empty, with these options
+    root: np.random.SeedSequence = field(init=False, repr=False)  # of all random streams
 
     def __post_init__(self) -> None:
         check(self, "", capacity=whole(), min_size=whole(), shards=whole(most=MOST_SHARDS))

@@ -43,25 +43,17 @@ CALL_SHARE = 0.05
 
 @dataclass
 class Slot:
-    """A shard as a reader knows it.
-
-    Attributes:
-        tally: What it reported last; None until then.
-        lost: Whether it is lost now, and `for_good`: whether it will not be restarted.
-        probe: The answer that will show that it is there again.
-        losses: How often it was lost.
-        lost_steps: Steps lost with it, as far as they had been reported; likewise rows that it has forgotten.
-    """
+    """A shard as a reader knows it."""
 
     client: Client
     number: int
-    tally: Tally | None = None
+    tally: Tally | None = None  # what it reported last
     lost: bool = False
-    for_good: bool = False
-    probe: Pending | None = None
+    for_good: bool = False  # whether it will not be restarted
+    probe: Pending | None = None  # the answer that will show that a lost shard is there again
     losses: int = 0
-    lost_steps: int = 0
-    lost_rows: int = 0
+    lost_steps: int = 0  # as far as they had been reported
+    lost_rows: int = 0  # drawn rows that a restarted shard does not count
 
     @property
     def live(self) -> Tally | None:
@@ -110,28 +102,17 @@ class Slot:
 
 @dataclass
 class Group:
-    """K batches of B rows, requested by one call to each shard.
-
-    Attributes:
-        counts: Rows of each shard for each batch, int64 (S, K).
-        shares: T̂_s/ΣT̂ (S,).
-        updates: Updates whose feedback came before.
-        answers: Of each shard that was called, with the number of ids of feedback in the call.
-        columns: Name → values (K·B, *shape), once they are there, like the next two.
-        scaled: N·q (K·B,), or P/q for samplers without weights.
-        least: The smallest N·q that could be drawn.
-        taken: Batches handed out.
-    """
+    """K batches of B rows, requested by one call to each shard."""
 
     rows: int
-    counts: npt.NDArray[np.int64]
-    shares: Floats
-    updates: int
-    answers: list[tuple[Slot, Pending, int]]
-    columns: dict[str, Any] = field(default_factory=dict)
-    scaled: Floats = field(default_factory=lambda: np.zeros(0))
-    least: float = 1.0
-    taken: int = 0
+    counts: npt.NDArray[np.int64]  # rows of each shard for each batch (S, K)
+    shares: Floats  # T̂_s/ΣT̂ (S,)
+    updates: int  # whose feedback came before
+    answers: list[tuple[Slot, Pending, int]]  # with the number of ids of feedback in the call
+    columns: dict[str, Any] = field(default_factory=dict)  # name → values (K·B, *shape), once they arrived
+    scaled: Floats = field(default_factory=lambda: np.zeros(0))  # N·q (K·B,), or P/q for samplers without weights
+    least: float = 1.0  # the smallest N·q that could be drawn
+    taken: int = 0  # batches handed out
 
     @property
     def used_up(self) -> bool:

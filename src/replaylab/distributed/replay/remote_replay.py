@@ -70,24 +70,18 @@ class RemoteReplay(RemoteReader):
 
     Args:
         capacity: C, the steps kept in all shards together; each keeps C/S.
-        fields: As for `ReplayBuffer`, like all that follow.
+        fields: As for `ReplayBuffer`, like all that are not listed here.
         num_envs: E, the environments of all writers together.
-        replicas: None; there is no replica axis.
         sampler: One of those above.
-        transforms: Transforms of drawn steps.
-        next_obs: "stored" or "derived".
         retention: What each shard keeps. A `Reservoir` is uniform over all shards if each gets equally many steps.
-        storage: None; rows are in the memory of the shards.
-        autoreset: The environments' autoreset mode.
-        count_replays: Whether to count how often each step is drawn.
         min_size: Steps that must be stored in all shards together before a batch is drawn.
-        episodes: What ends an episode.
         seed: Seed of all random streams. What is drawn still depends on when calls arrive.
         shards: S.
         options: Placement, limiter, snapshots, and the address of the cluster.
 
     Attributes:
         run: Name of this replay in the cluster; the names of its actors begin with it.
+        capacity, shards, fields, given_fields, num_envs, autoreset, sampler: As declared.
 
     Raises:
         ConfigError, FieldError: An argument is out of its range, or the sampler's distribution cannot be joined.
@@ -164,45 +158,6 @@ class RemoteReplay(RemoteReader):
         loaded = cls.__new__(cls)
         loaded._open(RemoteConfig(**about, declared=declared, shards=shards, seed=seed, options=options), saved)
         return loaded
-
-    @property
-    def capacity(self) -> int:
-        """C, the steps kept in all shards together."""
-        return self._config.capacity
-
-    @property
-    def shards(self) -> int:
-        """S."""
-        return self._config.shards
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields as declared."""
-        return self._template.fields
-
-    @property
-    def given_fields(self) -> dict[str, Any]:
-        """The fields as `add` takes them; see `ReplayBuffer.given_fields`."""
-        return self._template.given_fields
-
-    @property
-    def num_envs(self) -> int | None:
-        """E, or None where there is no environment axis."""
-        return self._template.num_envs
-
-    @property
-    def replicas(self) -> None:
-        """None: there is no replica axis."""
-
-    @property
-    def autoreset(self) -> str | None:
-        """The environments' autoreset mode, or None."""
-        return self._template.autoreset
-
-    @property
-    def sampler(self) -> Sampler:
-        """The sampler."""
-        return self._template.sampler
 
     @property
     def size(self) -> int:
@@ -372,7 +327,10 @@ class RemoteReplay(RemoteReader):
         self._opened.close()
 
     def _open(self, config: RemoteConfig, saved: snapshots.Saving | None) -> None:
-        self.run, self._adding = uuid4().hex, Lock()
+        self.run, self._adding, like = uuid4().hex, Lock(), config.template
+        self.capacity, self.shards, self.num_envs, self.replicas = config.capacity, config.shards, like.num_envs, None
+        self.fields, self.given_fields, self.autoreset = like.fields, like.given_fields, like.autoreset
+        self.sampler: Sampler = like.sampler
         epoch = 0 if saved is None else saved.about["epoch"] + EPOCHS_PER_REPLAY
         folders: list[str | None] = [None] * config.shards
         if saved is not None and saved.about["shards"] == config.shards:

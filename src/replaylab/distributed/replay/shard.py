@@ -47,85 +47,50 @@ class ActorLost(Exception):  # noqa: N818 - callers handle it; users never see i
 
 
 class Tally(NamedTuple):
-    """Figures of a shard right after a call, the last part of every answer.
-
-    Attributes:
-        epoch: Epoch of the shard.
-        serial: Number of tallies before this one.
-        size: Steps stored.
-        total: As in `SamplingTotals`, like the next two.
-        least: Smallest mass that can be drawn.
-        rows: Number of steps.
-        added: Steps stored so far; a restarted shard continues from its snapshot.
-        drawn: Rows drawn so far, likewise.
-        next_id: The next step's own id.
-        waiting: Steps that wait for the limiter.
-    """
+    """Figures of a shard right after a call, the last part of every answer."""
 
     epoch: int
-    serial: int
+    serial: int  # number of tallies before
     size: int
-    total: float
+    total: float  # as in `SamplingTotals`, like the next two
     least: float
     rows: int
-    added: int
-    drawn: int
-    next_id: int
-    waiting: int
+    added: int  # steps stored so far; a restarted shard continues from its snapshot
+    drawn: int  # rows drawn so far, likewise
+    next_id: int  # the next step's own id
+    waiting: int  # steps that wait for the limiter
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """Everything a shard is made from.
-
-    Attributes:
-        number: Its number.
-        epoch: Its first epoch; each restart adds 1.
-        options: Arguments of its `ReplayBuffer`.
-        seed: Seed of its random stream, together with number and epoch.
-        keeps_episodes: Whether transforms look at neighbors: it then has an environment axis and the field `EPISODE`.
-        hidden: Columns that batches do not show.
-        folder: Its snapshot; None: it starts empty.
-        saving: Its snapshots in the background; None: there are none.
-        limit: Steps that writers may store until a reader reports another limit; None: no limit.
-        version: Version of replaylab that declares it.
-    """
+    """Everything a shard is made from."""
 
     number: int
-    epoch: int
-    options: Mapping[str, Any]
+    epoch: int  # its first; each restart adds 1
+    options: Mapping[str, Any]  # of its `ReplayBuffer`
     seed: int
-    keeps_episodes: bool
-    hidden: tuple[str, ...]
-    folder: str | None = None
-    saving: snapshots.Saving | None = None
-    limit: float | None = None
+    keeps_episodes: bool  # if transforms look at neighbors: it then has an environment axis and the field `EPISODE`
+    hidden: tuple[str, ...]  # columns that batches do not show
+    folder: str | None = None  # its snapshot
+    saving: snapshots.Saving | None = None  # snapshots in the background
+    limit: float | None = None  # steps that writers may store until a reader reports another limit
     version: str = replaylab.__version__
 
 
 class Unroll(NamedTuple):
     """Steps of a writer's consecutive environments for one shard.
 
-    Attributes:
-        writer: Random number of the writer.
-        number: Number of the unroll. One that does not follow the writer's previous one begins new episodes, since
-            steps between them may be lost.
-        first_env: The first of its environments, among those of the shard.
-        where: bool (T, e): the steps that are stored.
-        begins: bool (e,): environments whose first step begins an episode in any case.
-        columns: Path → values of the n stored steps, (n, *shape), time step by time step.
-        limited: Whether it waits for the limiter.
-        td_error: Initial TD errors of the steps, (n,); None: the largest priority of the shard.
+    One whose number does not follow that of the writer's previous unroll begins new episodes: steps may be lost.
     """
 
     writer: int
     number: int
-    first_env: int
-    where: Flags
-    begins: Flags
-    columns: dict[str, Any]
-    limited: bool = False
-    td_error: Floats | None = None
+    first_env: int  # among those of the shard
+    where: Flags  # (T, e): the steps that are stored
+    begins: Flags  # (e,): environments whose first step begins an episode in any case
+    columns: dict[str, Any]  # path → values of the n stored steps, (n, *shape), time step by time step
+    limited: bool = False  # whether it waits for the limiter
+    td_error: Floats | None = None  # initial TD errors, (n,); None: the largest priority of the shard
 
 
 class Shard:
@@ -148,11 +113,8 @@ class Shard:
     def survey(self, probe: str | None) -> tuple[str, int, int]:
         """Return the node, its memory in bytes, and the bytes that the buffer will need.
 
-        Args:
-            probe: A file in the folder for snapshots; None: there is none.
-
         Raises:
-            StorageError: The folder is not visible on this node, or cannot be written to.
+            StorageError: The folder for snapshots, in which `probe` is a file, is not visible or writable here.
         """
         check_version(self._declared.version)
         if probe is not None:
@@ -264,11 +226,7 @@ class Shard:
     def export(self, part: int, parts: int, target: int, targets: int) -> tuple[dict[str, Any], list[int], Floats]:
         """Return steps that one of several other shards is to take over: columns, lengths of episodes, and priorities.
 
-        Args:
-            part: Which of `parts` equal parts of the episodes, from the oldest.
-            parts: Their number.
-            target: Which of `targets` shards takes them over.
-            targets: Their number.
+        Its episodes are divided into `parts` by age, from the oldest.
         """
         self._shares = self._shares or self._dealt_out(targets)
         runs = self._shares[target]
