@@ -8,6 +8,7 @@
 Waits stand for work that another core or a GPU does, so that two cores suffice to see what overlaps.
 """
 
+import os
 import runpy
 import statistics
 import time
@@ -22,8 +23,12 @@ from benchmarks import harness
 from replaylab.distributed import Actors, Shards
 from replaylab.distributed import train as train_by_actors
 from replaylab.distributed.ray_session import RaySession
+from replaylab.distributed.replay import RemoteReplay
+from replaylab.distributed.replay.calls import NAMESPACE
+from replaylab.distributed.training.hub import Hub, Report
+from replaylab.distributed.training.launcher import Launcher
 from replaylab.learners import DQN, Hook, TrainingConfig, train
-from replaylab.replay import Linear, Prioritized
+from replaylab.replay import Linear, Prioritized, ReplayBuffer
 
 SAMPLER = Prioritized(beta=Linear(0.4, 1.0))
 EXAMPLE = Path(__file__).parents[1] / "examples" / "data_parallel_dqn.py"
@@ -167,6 +172,56 @@ def grid(seconds, rounds):
         print(f"| {1000 * step:g} ms more than CartPole's | " + " | ".join(cells) + " |", flush=True)
 
 
+def costs(count):
+    """Print processor times of the calls that limit large trainings: CartPole's rows, batches of 64."""
+    like = ReplayBuffer.for_env(gym.make("CartPole-v1"), 1)
+    for shards in (1, 8):
+        with RemoteReplay(100_000, like.fields, num_envs=8, shards=shards, sampler=SAMPLER) as replay:
+            writer, rows = replay.writer(), {name: np.zeros((16, 8, *like.fields[name].shape)) for name in like.fields}
+            rows["obs"], rows["next_obs"] = (rows[name].astype(np.float32) for name in ("obs", "next_obs"))
+            rows["terminated"], rows["truncated"] = np.zeros((2, 16, 8), bool)
+            rows["action"] = rows["action"].astype(np.int64)
+            pids = [os.getpid(), *(pid_of(f"{replay.run}/{number}") for number in range(shards))]
+
+            for name, call in (("an unroll of 16 · 8 steps", store), ("a batch of 64 and its feedback", learn)):
+                call(replay, writer, rows)
+                before = [*map(processor_time, pids)]
+                for _ in range(count):
+                    call(replay, writer, rows)
+                used = [1000 * (processor_time(pid) - then) / count for pid, then in zip(pids, before, strict=True)]
+                print(f"{shards} shards, {name}: caller {used[0]:.2f} ms, all shards {sum(used[1:]):.2f} ms")
+    hub = Launcher("costs", 0.0, b"").start("training", lambda _: Hub(1, 8))
+    hub.call("publish", 0, {"w": np.zeros((1, 800), np.float32)}, 0.0, 10**9, False, {}).result()
+    pid, before = pid_of("costs/training"), processor_time(pid_of("costs/training"))
+    for _ in range(count):
+        hub.call("exchange", 0, 0, Report(128, 0, [1.0] * 4, [2.0] * 4), 0, 16).result()
+    print(f"the hub, an exchange: {1000 * (processor_time(pid) - before) / count:.2f} ms")
+    hub.kill()
+
+
+def store(replay, writer, rows):  # noqa: ARG001
+    """Store an unroll as actors do."""
+    writer.extend(**rows)
+    writer.flush()
+
+
+def learn(replay, writer, rows):  # noqa: ARG001
+    """Draw a batch and send its feedback."""
+    batch = replay.sample(64, progress=0.0)
+    replay.update_priorities(batch.id, batch.reward)
+
+
+def pid_of(name):
+    """The process of a named actor."""
+    return ray._private.state.actors(ray.get_actor(name, NAMESPACE)._actor_id.hex())["Pid"]
+
+
+def processor_time(pid):
+    """Seconds that a process has run, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def returns(seeds, steps):
     """Print final returns, means of the last four evaluations, of actors and of one process."""
     learner = DQN(hidden=(64, 64), learning_rate=2e-3, loss="squared", target_period=20, train_period=4)
@@ -193,11 +248,14 @@ def main():
     parser = harness.parser(__doc__, rounds=3)
     parser.add_argument("--share", type=float, default=1.0, help="of the steps of each run")
     parser.add_argument("--grid", type=float, nargs="?", const=4.0, metavar="SECONDS", help="of each run")
+    parser.add_argument("--costs", type=int, nargs="?", const=2_000, metavar="CALLS", help="of each kind")
     parser.add_argument("--returns", type=int, nargs=2, metavar=("SEEDS", "STEPS"))
     given = parser.parse_args()
     RaySession(object_store_bytes=200 * 2**20).open()
     if given.returns:
         returns(*given.returns)
+    elif given.costs:
+        costs(given.costs)
     elif given.grid:
         grid(given.grid, given.rounds)
     else:

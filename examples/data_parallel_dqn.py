@@ -8,6 +8,7 @@ so all networks stay equal: together they learn from batches of 64 rows per lear
 """
 
 import argparse
+import copy
 import socket
 
 import gymnasium as gym
@@ -24,11 +25,6 @@ from replaylab.replay import Prioritized
 GAMMA, BATCH, ENVS = 0.99, 64, 8
 
 
-def network():
-    """Return Q(s, ·) of CartPole."""
-    return nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 2))
-
-
 class Learner:
     """One of W learners, a process."""
 
@@ -36,19 +32,18 @@ class Learner:
         torch.set_num_threads(1)
         torch.manual_seed(seed)  # the same first weights everywhere
         dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-        self.rank, self.world_size, self.reader, self.writer = rank, world_size, reader, writer
-        self.online, self.target = network(), network()
-        self.target.load_state_dict(self.online.state_dict())
+        self.world_size, self.reader, self.writer = world_size, reader, writer
+        self.online = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 2))
+        self.target = copy.deepcopy(self.online)
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
-        self.rng, self.updates = np.random.default_rng([seed, rank]), 0
+        self.rng, self.updates, self.ended = np.random.default_rng([seed, rank]), 0, []
         self.envs = gym.make_vec("CartPole-v1", ENVS, vectorization_mode="sync")
         self.obs, _ = self.envs.reset(seed=seed + 1000 * rank)
-        self.resetting, self.returns, self.ended = np.zeros(ENVS, bool), np.zeros(ENVS), []
+        self.resetting, self.returns = np.zeros(ENVS, bool), np.zeros(ENVS)
 
     def act(self, epsilon):
         """Take one step in every environment, and store it."""
-        with torch.no_grad():
-            greedy = self.online(torch.as_tensor(self.obs)).argmax(1).numpy()
+        greedy = self.online(torch.as_tensor(self.obs)).argmax(1).numpy()
         random = self.rng.random(ENVS) < epsilon
         action = np.where(random, self.rng.integers(2, size=ENVS), greedy)
         next_obs, reward, terminated, truncated, _ = self.envs.step(action)
@@ -65,8 +60,7 @@ class Learner:
         """Learn from this learner's batch and, by their gradients, from those of the others."""
         batch = self.reader.sample(BATCH)
         obs, next_obs = torch.as_tensor(batch.obs), torch.as_tensor(batch.next_obs)
-        with torch.no_grad():
-            bootstrap = self.target(next_obs).max(1).values * ~torch.as_tensor(batch.terminated)
+        bootstrap = self.target(next_obs).detach().max(1).values * ~torch.as_tensor(batch.terminated)
         chosen = self.online(obs).gather(1, torch.as_tensor(batch.action)[:, None])[:, 0]
         error = torch.as_tensor(batch.reward) + GAMMA * bootstrap - chosen
         loss = nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
@@ -100,19 +94,16 @@ def start(learners, cls=Learner):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # on several machines: the address of the machine of rank 0
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    actors = [
-        ray.remote(num_cpus=0)(cls).remote(
-            *(rank, learners, address, replay.reader(rank, learners)),
-            replay.writer(range(rank * ENVS, (rank + 1) * ENVS)),
-        )
-        for rank in range(learners)
-    ]
+    actors = []
+    for rank in range(learners):
+        reader, writer = replay.reader(rank, learners), replay.writer(range(rank * ENVS, (rank + 1) * ENVS))
+        actors.append(ray.remote(num_cpus=0)(cls).remote(rank, learners, address, reader, writer))
     return replay, actors
 
 
 def main(arguments=None):
     """Train, and return each learner's parameters and returns."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser()
     parser.add_argument("--learners", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20_000, help="environment steps of all learners")
     args = parser.parse_args(arguments)
@@ -120,7 +111,7 @@ def main(arguments=None):
     with replay:
         results = ray.get([learner.run.remote(args.steps // (ENVS * args.learners)) for learner in learners])
     for rank, (_, returns) in enumerate(results):
-        print(f"learner {rank}: {len(returns)} episodes, mean return of the last ten {np.mean(returns[-10:]):.0f}")
+        print(f"learner {rank}: mean return of the last ten of {len(returns)} episodes {np.mean(returns[-10:]):.0f}")
     return results
 
 

@@ -64,10 +64,9 @@ def read_run(folder):
 
 
 def write_distributed(folder, number):
-    counts = {"seed": 1, "environments": 2, "steps": number, "updates": 3, "lives": [0, 0]}
     with Bundle(folder, distributed.SCHEMA).replacing() as draft:
         draft.arrays("learner", {"weights": np.arange(number)})
-        draft.describe(settings={"a": 1}, replay="run", **counts)
+        draft.describe(settings={"a": 1}, steps=number, updates=3)
 
 
 def read_distributed(folder):

@@ -1,4 +1,4 @@
-"""What the hub grants, counts and passes on."""
+"""Grants, counts and weights of the hub."""
 
 import pytest
 

@@ -249,8 +249,8 @@ def test_run_continues_from_its_checkpoint(tmp_path):
     assert run.agents.updates == 66
     for wrong, words in [
         (((config(total_steps=400),), {}), "is another one: it was trained with total_steps=300, but got 400"),
-        (((config(total_steps=300), Actors(3, envs=1)), {}), "it began with environments=2, but got 3"),
-        (((config(total_steps=300),), {"seed": 1}), "it began with seed=0, but got 1"),
+        (((config(total_steps=300), Actors(3, envs=1)), {}), "it was trained with environments=2, but got 3"),
+        (((config(total_steps=300),), {"seed": 1}), "it was trained with seed=0, but got 1"),
     ]:
         with pytest.raises(SnapshotError, match=words):
             trained(*wrong[0], **wrong[1], resume=other)

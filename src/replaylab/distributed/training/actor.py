@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from time import monotonic, sleep
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from replaylab.distributed.replay import RemoteWriter
-from replaylab.distributed.training.hub import Grant, Report
+from replaylab.distributed.training.hub import Report
 from replaylab.distributed.training.options import Actors
 from replaylab.envs.vector.batched import autoreset_of
 from replaylab.learners.api.answers import actions_of, q_values_of
@@ -23,35 +23,22 @@ from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.factories import environments
 from replaylab.trees import map_leaves, stack
 
-SECONDS = 0.1
-"""About the longest time of an unroll: slow environments take fewer steps with the same weights."""
-
-
-@runtime_checkable
-class RatedAgents(Protocol):
-    """Agents that compute initial priorities in actors; without them, new steps get the largest of their shard."""
-
-    def initial_td_errors(self, columns: dict[str, Any]) -> npt.NDArray[Any]:
-        """Return δ of new steps, (T, E), from T time steps in E environments, columns (T, E, ...)."""
+SECONDS = 0.1  # longest time of an unroll, about: slow environments take fewer steps with the same weights
+CALLS = 1000  # calls of the hub a second, all actors together, if many actors have such environments
 
 
 class Actor:
-    """Steps E environments.
-
-    A new actor begins new episodes, which its writer joins to no earlier steps.
+    """Steps E environments, beginning with new episodes, which its writer joins to no earlier steps.
 
     Args:
         number: Its slot among the N actors.
-        life: Number of actors that the slot had before; slot and life select the actor's own random streams.
+        life: Rises with every restart; number and life select the actor's own random streams.
         options: Options of all actors.
         configuration: The settings of training.
         learner: Creates the copy of the agents.
         seed: Seed of the training.
         writer: Writer of its environments.
         hub: Client of the `Hub`.
-
-    Raises:
-        ConfigError: The environments cannot be created.
     """
 
     def __init__(
@@ -84,20 +71,13 @@ class Actor:
         self._report, self._version, self._wanted = Report(), -1, options.unroll
 
     def run(self) -> None:
-        """Act until another actor has the slot."""
+        """Act until a newer life has the slot."""
         while self.turn():
             pass
 
     def turn(self) -> bool:
-        """Report, and take what the hub grants; return False when another actor has the slot.
-
-        Raises:
-            NonFiniteError: The environment returned a reward or an observation that is NaN or infinite.
-            StorageError: A shard was lost, and none has replaced it.
-            ShapeError: The agents returned actions of another shape.
-        """
-        answer = self._hub.call("exchange", *self._place, self._report, self._version, self._wanted)
-        grant: Grant | None = answer.result()
+        """Report, and take what the hub grants; return False if a newer life has the slot."""
+        grant = self._hub.call("exchange", *self._place, self._report, self._version, self._wanted).result()
         if grant is None:
             return False
         self._report, self._version = Report(), grant.version
@@ -109,17 +89,17 @@ class Actor:
         self._agents.set_progress(grant.progress)
         began = monotonic()
         self._report = self._unroll(grant.length)
-        fitting = int(SECONDS * grant.length / (monotonic() - began))
+        fitting = int(max(SECONDS, self._options.count / CALLS) * grant.length / max(monotonic() - began, 1e-9))
         self._wanted = min(max(fitting, 1), self._options.unroll)
         return True
 
     def _unroll(self, length: int) -> Report:
         """Take time steps in all environments, store them, and wait until their shards have acknowledged them."""
-        ends: list[tuple[float, float]] = []
+        ends = list[tuple[float, float]]()
         steps, where = zip(*[self._step(ends) for _ in range(length)], strict=True)
         columns, stored = stack([step.columns() for step in steps]), np.stack(where)  # (T, E, ...) each
-        if isinstance(self._agents, RatedAgents):
-            columns["td_error"] = self._agents.initial_td_errors(columns)
+        if hasattr(self._agents, "initial_td_errors"):  # else new steps get the largest priority of their shard
+            columns["td_error"] = self._agents.initial_td_errors(columns)  # (T, E)
         lost = self._writer.lost_steps
         self._writer.extend(where=stored, **columns)
         self._writer.flush()

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from replaylab.distributed.ray_session import HeadWatch
 from replaylab.distributed.replay.shard import ActorLost
 from replaylab.distributed.training.actor import Actor
 from replaylab.distributed.training.hub import SILENCE, Hub, Report
@@ -42,6 +43,11 @@ class ActorPool:
         self._published: Any = None
         self._lost, self._silent = 0, set[int]()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `publish` would not wait for the hub."""
+        return self._published is None or self._published.ready()
+
     def publish(self, *news: Any) -> Report:
         """Send the learner's news to the hub, as `Hub.publish` takes them, and return the answer to the last call.
 
@@ -67,8 +73,9 @@ class ActorPool:
         """Raise the error that ended an actor, for example of its environment.
 
         Raises:
-            StorageError: An actor died too often.
+            StorageError: An actor died too often, or the cluster's head node is dead.
         """
+        HeadWatch.check()
         for number, run in enumerate(self._runs):
             try:
                 if run.ready():

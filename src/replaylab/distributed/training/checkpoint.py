@@ -16,7 +16,6 @@ from pathlib import Path
 from replaylab.arguments import instance, whole
 from replaylab.distributed.replay import RemoteReplay
 from replaylab.distributed.training.learner import LearnerRun
-from replaylab.errors import SnapshotError
 from replaylab.files.bundle import Bundle, Schema, reading
 from replaylab.learners import Checkpoints
 from replaylab.learners.api.protocols import State
@@ -32,8 +31,9 @@ SCHEMA = Schema(
     version=3,
     manifest="distributed.json",
     members={
-        **dict.fromkeys(("seed", "environments", "steps", "updates"), COUNT),
         "settings": instance(dict, "an object"),
+        "steps": COUNT,
+        "updates": COUNT,
     },
     files="learner",
 )
@@ -48,28 +48,20 @@ def discard(saved: Checkpoints | None) -> None:
         (saved.folder / SCHEMA.manifest).unlink(missing_ok=True)
 
 
-def save(
-    folder: Path, run: LearnerRun, replay: RemoteReplay, environments: int, evaluations: Iterable[tuple[int, State]]
-) -> None:
-    """Write a run with M `environments` to a folder; it replaces the previous checkpoint there.
+def save(folder: Path, run: LearnerRun, replay: RemoteReplay, waiting: Iterable[tuple[int, State]]) -> None:
+    """Write a run, with its evaluations without results, to a folder; it replaces the previous checkpoint there.
 
     Raises:
         StorageError: The folder cannot be written, or a shard was lost meanwhile; the previous checkpoint stays.
     """
     with Bundle(folder, SCHEMA).replacing() as draft:
         replay.save(folder / REPLAY)
-        state = run.state() | {"evaluations": {str(due): weights for due, weights in evaluations}}
+        state = run.state() | {"evaluations": {str(due): weights for due, weights in waiting}}
         draft.arrays("learner", dict(flatten(state, separator="/")))
-        draft.describe(
-            settings=run.configuration.learning_settings(),
-            seed=run.seeds[0],
-            environments=environments,
-            steps=run.clock.steps,
-            updates=run.agents.updates,
-        )
+        draft.describe(settings=run.settings, steps=run.clock.steps, updates=run.agents.updates)
 
 
-def load(folder: Path, run: LearnerRun, environments: int) -> tuple[Callable[..., RemoteReplay], Evaluations]:
+def load(folder: Path, run: LearnerRun) -> tuple[Callable[..., RemoteReplay], Evaluations]:
     """Restore the state that `save` wrote in a new run.
 
     Returns:
@@ -80,13 +72,7 @@ def load(folder: Path, run: LearnerRun, environments: int) -> tuple[Callable[...
         StorageError: The folder cannot be read.
     """
     about = Bundle(folder, SCHEMA).read()
-    check_same_run(folder, about["settings"], run.configuration.learning_settings())
-    for name, current in (("seed", run.seeds[0]), ("environments", environments)):
-        if about[name] != current:
-            raise SnapshotError(
-                f"the run in {folder} is another one: it began with {name}={about[name]}, but got {current}; continue "
-                "it with the value it began with"
-            )
+    check_same_run(folder, about["settings"], run.settings)
     with reading(folder, "run"):
         state = nest(about.arrays("learner"), "/")
         run.restore(state)

@@ -1,4 +1,4 @@
-"""Evaluations in a process of their own, while training continues."""
+"""Evaluations in a separate process, while training continues."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,17 +26,13 @@ class Evaluator(HookedRun):
         configuration: The settings of training.
         learner: Creates the copy of the agents.
         seed: Seed of the training.
-
-    Raises:
-        ConfigError: The environments cannot be created, or a metric needs agents of another kind.
     """
 
     def __init__(self, configuration: TrainingConfig, learner: Learner, seed: int) -> None:
         self._values: Values = {}
         listener = Callbacks(on_metrics=lambda _, values: setattr(self, "_values", values))
         super().__init__(configuration, [seed], HookList(configuration, [seed], [listener]))
-        env = environments(configuration, 1)
-        self.env, self.agents = env, agents_for(configuration, on_cpu(learner), env, [seed])
+        self.agents = agents_for(configuration, on_cpu(learner), environments(configuration, 1), [seed])
         self.hooks.evaluations.on_begin(cast("TrainingRun", self))
 
     def evaluate(self, due: int, weights: State) -> Values:

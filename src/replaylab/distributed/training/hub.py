@@ -7,11 +7,8 @@ from typing import Any, NamedTuple
 
 from replaylab.learners.api.protocols import State
 
-PAUSE = 0.01
-"""Seconds between two calls of actors that wait, all of them together."""
-
-SILENCE = 60.0
-"""Seconds after which an actor that has not called counts as silent."""
+PAUSE = 0.01  # seconds between two calls of actors that wait, all of them together
+SILENCE = 60.0  # seconds after which an actor that has not called counts as silent
 
 
 class Report(NamedTuple):
@@ -24,14 +21,10 @@ class Report(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """Permission to step.
+    """Permission for so many time steps; 0: the actor waits for `pause` seconds and calls again.
 
-    Attributes:
-        length: Time steps that the actor may take in all its environments. 0: it waits for `pause` and calls again.
-        pause: Seconds.
-        progress: Training progress in [0, 1], for schedules of exploration.
-        version: Number of updates of the newest weights.
-        weights: These weights; None: the actor has them.
+    `progress` in [0, 1] is for schedules of exploration. The newest `weights`, None if the actor has them, have had
+    `version` updates.
     """
 
     length: int
@@ -43,7 +36,7 @@ class Grant(NamedTuple):
 
 @dataclass
 class ActorSlot:
-    """The newest actor in one of the N slots: its life, steps and weights, and when it called or was started."""
+    """The newest life of one of the N actors: its steps under way, its weights, and when it called or was started."""
 
     life: int = -1
     granted: int = 0
@@ -68,7 +61,7 @@ class Hub:
         self._envs, self._stored, self._lost, self._deaths = envs, stored, 0, 0
         self._allowed, self._is_end, self._progress, self._version = 0, False, 0.0, -1
         self._weights: State | None = None
-        self._ends, self._told = list[tuple[float, float]](), stored
+        self._ends, self._reported = list[tuple[float, float]](), stored
         self._figures: dict[str, Any] = {}
         self._waited, self._begun_at = 0.0, monotonic()
 
@@ -80,7 +73,7 @@ class Hub:
             life: Rises with every restart of the actor. What the previous life was granted and has not reported counts
                 as lost. If the slot has a newer life, the answer is None.
             report: Results since its last call.
-            version: Version of its weights.
+            version: Number of updates of its weights.
             wanted: Time steps that it would like to take.
         """
         slot = self._slots[number]
@@ -111,7 +104,7 @@ class Hub:
         Args:
             version: Number of updates of the newest weights.
             weights: These weights; None: unchanged.
-            progress: Training progress in [0, 1].
+            progress: Training progress.
             allowed: Steps that may be stored, all together.
             is_end: Whether `allowed` is the end of training, so that the last grants may be short.
             figures: Figures of the training for `read`; empty: unchanged.
@@ -129,7 +122,7 @@ class Hub:
             self._slots[i].granted = 0
         returns, lengths = [end[0] for end in self._ends], [end[1] for end in self._ends]
         self._ends.clear()
-        new, self._told = self._stored - self._told, self._stored
+        new, self._reported = self._stored - self._reported, self._stored
         return Report(new, self._lost, returns, lengths), silent
 
     def read(self) -> dict[str, Any]:

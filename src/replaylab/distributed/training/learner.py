@@ -36,6 +36,7 @@ class LearnerRun(HookedRun):
 
     Attributes:
         replay: The replay, with an axis of one replica; set before `on_begin`.
+        settings: Settings that decide the results, which a resumed run must have.
         skipped: Updates that were due while the shards held nothing.
         until: The number of steps at which an evaluation or a checkpoint is due next.
 
@@ -69,6 +70,7 @@ class LearnerRun(HookedRun):
         self.transforms = transforms_for(self.env, configuration.transforms)
         attached = HookList(configuration, [seed], hooks, loop="with actors", lacks=LACKS)
         super().__init__(configuration, [seed], attached)
+        self.settings = configuration.learning_settings() | {"seed": seed, "environments": actors.environments}
         self._slack = 2 * actors.environments * actors.unroll
         self.skipped = self.until = self._shown = 0
 

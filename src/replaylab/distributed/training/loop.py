@@ -22,17 +22,10 @@ from replaylab.learners.api.random_streams import sequence
 from replaylab.learners.training.factories import make_replay_buffer
 from replaylab.replay import Replay, Uniform
 
-PERIOD = 0.02
-"""Seconds between two exchanges of the learner with the hub."""
-
-CHECK_PERIOD = 0.2
-"""Seconds between two checks for errors of actors and complete evaluations."""
-
-FIGURES_PERIOD = 1.0
-"""Seconds between two reports for `cluster_status`."""
-
-PUBLISHING = 0.05
-"""Share of the learner's time that publishing weights may take."""
+PERIOD = 0.02  # seconds between two exchanges of the learner with the hub
+CHECK_PERIOD = 0.2  # seconds between two checks for errors of actors and complete evaluations
+FIGURES_PERIOD = 1.0  # seconds between two reports for `cluster_status`
+PUBLISHING = 0.05  # largest share of the learner's time for publishing weights
 
 
 def perform(
@@ -58,7 +51,7 @@ def perform(
         checkpoint.discard(checkpoints)
         create = _replay_of(run, actors.environments)
     else:
-        create, waiting = checkpoint.load(resume.resolve(), run, actors.environments)
+        create, waiting = checkpoint.load(resume.resolve(), run)
         # lives after the checkpoint are unknown, and their random streams must not be used again
         first_life = 1 + secrets.randbelow(2**62)
     snapshot = None
@@ -94,8 +87,7 @@ def perform(
             if "evaluation" in due:
                 evaluations.waiting.append((run.until, run.weights()))
             if checkpoints is not None and "checkpoint" in due:
-                folder = checkpoints.folder.resolve()
-                checkpoint.save(folder, run, replay, actors.environments, evaluations.waiting)
+                checkpoint.save(checkpoints.folder.resolve(), run, replay, evaluations.waiting)
         learning.report_evaluations(wait=True)
         run.hooks.emit("on_end", run, run.clock.over)
         if checkpoints is not None:
@@ -135,12 +127,14 @@ class Learning:
     def _exchange(self, now: float) -> None:
         """Send news to the hub, and take those of the actors."""
         run, weights, figures = self._run, None, dict[str, Any]()
-        if run.agents.updates != self._version and now >= self._publish_at:
-            self._version, weights = run.agents.updates, run.weights()
         if now >= self._check_at:
             self._check_at = now + CHECK_PERIOD
             self._pool.check()
             self.report_evaluations()
+        if not self._pool.is_ready:
+            return
+        if run.agents.updates != self._version and now >= self._publish_at:
+            self._version, weights = run.agents.updates, run.weights()
         if now >= self._figures_at + FIGURES_PERIOD:
             figures = self._figures(now)
         began = monotonic()

@@ -19,8 +19,8 @@ class Actors:
     Attributes:
         count: N actors.
         envs: E environments of each actor, stepped together: one forward pass of the policy serves all of them.
-        unroll: Time steps that an actor takes with the same weights and stores in one call, at most. Slow environments
-            have shorter unrolls, of about a tenth of a second.
+        unroll: Time steps that an actor takes with the same weights and stores in one call, at most; fewer if they
+            take longer than a tenth of a second.
         epsilon: ε of the first of the M = N·E environments. Only for learners with values of Discrete actions.
         alpha: Environment i of M acts at random with probability ε^(1 + α·i/(M − 1)) (Horgan et al. 2018, equation 1).
         cores: Cores that Ray reserves for each actor. 0: Ray places actors anywhere.
