@@ -45,7 +45,7 @@ VAGUE = ("found", "given", "kept", "made", "one", "ours", "own", "theirs", "ther
 VAGUE_UNCHECKED = ("benchmarks/", "golden/", "tests/")
 """Folders in which names may be vague. Take a folder out when its names are rewritten; add none."""
 
-OPENING_UNCHECKED = ("benchmarks/", "golden/", "src/replaylab/distributed/")
+OPENING_UNCHECKED = ("benchmarks/", "golden/")
 """Folders in which docstrings may have those first words. Take a folder out when they are rewritten; add none."""
 
 VAGUE_ALLOWED = {

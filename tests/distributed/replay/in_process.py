@@ -1,4 +1,4 @@
-"""Shards in this process, which die when a test says so: plain `Shard` objects behind the calls of a client."""
+"""Shards in this process, which tests let die: plain `Shard` objects behind the calls of a client."""
 
 import pickle
 from contextlib import contextmanager

@@ -11,7 +11,7 @@ from tests.distributed.replay.test_feedback import spread
 
 
 def filled(shards):
-    """Twelve environments' episodes with priorities of their own."""
+    """Twelve environments' episodes with random priorities."""
     options = {"fields": EPISODES, "transforms": [NStep(3, gamma=0.9)], "next_obs": "derived", "num_envs": 6}
     made = replay(1200, shards=shards, sampler=Prioritized(alpha=0.5, beta=1.0), **options)
     rng = np.random.default_rng(0)

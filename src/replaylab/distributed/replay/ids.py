@@ -41,5 +41,5 @@ def own_ids(ids: Ids, epoch: int, next_id: int) -> Ids:
         >>> own_ids(global_ids(2, 3, np.array([7, 8])), epoch=2, next_id=8).tolist()
         [7, -1]
     """
-    own = ids & ((1 << STEP_BITS) - 1)
-    return np.where((ids >> (STEP_BITS + SHARD_BITS) == epoch) & (own < next_id), own, -1)
+    steps = ids & ((1 << STEP_BITS) - 1)
+    return np.where((ids >> (STEP_BITS + SHARD_BITS) == epoch) & (steps < next_id), steps, -1)

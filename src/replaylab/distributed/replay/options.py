@@ -25,7 +25,7 @@ DECLARED = ("fields", "num_envs", "sampler", "transforms", "next_obs", "retentio
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RemoteOptions:
-    """How a `RemoteReplay` works. These options are not saved with it.
+    """Placement, limits and snapshots of a `RemoteReplay`. These options are not saved with it.
 
     Attributes:
         placement: Where the shards are. None: Ray chooses. "spread": on as many nodes as possible. Otherwise a node id
@@ -133,11 +133,11 @@ class RemoteConfig:
         limit = None if limiter is None else limiter.most_steps(0, self.min_size) / self.shards
         declarations = []
         for k in range(self.shards):
-            own = options | {"capacity": share + (k < more)}
+            shard_options = options | {"capacity": share + (k < more)}
             if self.keeps_episodes:
-                own["num_envs"] = self.first_env(k + 1) - self.first_env(k)
-            declared = Declaration(k, epoch, own, seed, self.keeps_episodes, hidden, folders[k], saving, limit)
-            declarations.append(declared)
+                shard_options["num_envs"] = self.first_env(k + 1) - self.first_env(k)
+            arguments = k, epoch, shard_options, seed, self.keeps_episodes, hidden, folders[k], saving, limit
+            declarations.append(Declaration(*arguments))
         return declarations
 
     def _check_sizes(self) -> None:

@@ -34,7 +34,7 @@ ROWS_AT_ONCE = 4096
 """Steps that move to another shard in one call."""
 
 SECONDS_TO_SAVE = 60.0
-"""How long `save` waits for a shard that is being restarted."""
+"""Seconds that `save` waits for a shard that is being restarted."""
 
 Start = Callable[[str, ListOf[Declaration]], ListOf[Client]]
 
@@ -265,8 +265,8 @@ class RemoteReplay(RemoteReader):
         self.refresh()  # with pending feedback
         answers = self._ask("probabilities", flat)
         line, chances = sum(tally.total for _, tally in answers.values()), np.zeros(flat.shape)
-        for number, (own, tally) in answers.items():
-            chances += np.where(shard_of(flat) == number, own, 0.0) * (tally.total / line if line else 0.0)
+        for number, (within_shard, tally) in answers.items():
+            chances += np.where(shard_of(flat) == number, within_shard, 0.0) * (tally.total / line if line else 0.0)
         return chances.reshape(np.shape(ids))
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:

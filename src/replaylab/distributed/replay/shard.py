@@ -170,8 +170,8 @@ class Shard:
         """
         buffer = self.buffer
         for ids, values, td_errors in feedback:
-            own = own_ids(ids, self._epoch, buffer.next_id)
-            num_stored = buffer.update_priorities(own, **{"td_error" if td_errors else "priority": values})
+            steps = own_ids(ids, self._epoch, buffer.next_id)
+            num_stored = buffer.update_priorities(steps, **{"td_error" if td_errors else "priority": values})
             self._fed += num_stored
             self._stale += int((ids >= 0).sum()) - num_stored
         self._limit = self._limit if limit is None else limit
@@ -189,8 +189,8 @@ class Shard:
 
     def probabilities(self, ids: Ids) -> tuple[Floats, Tally]:
         """Return the probabilities of global ids in a draw from this shard, 0 for ids of another epoch."""
-        own = own_ids(ids, self._epoch, self.buffer.next_id)
-        return np.where(own >= 0, self.buffer.probabilities(own), 0.0), self.tally()
+        steps = own_ids(ids, self._epoch, self.buffer.next_id)
+        return np.where(steps >= 0, self.buffer.probabilities(steps), 0.0), self.tally()
 
     def tally(self) -> Tally:
         """Return its figures."""
@@ -288,16 +288,16 @@ class Shard:
 
     def _dealt_out(self, targets: int) -> list[list[Ids]]:
         """Return the ids that each of several shards is to take over: complete episodes or short runs, oldest first."""
-        (ids,), own = self.buffer.stored_ids(), self._declared.number
+        (ids,), number = self.buffer.stored_ids(), self._declared.number
         if not self._declared.keeps_episodes:
-            shares = [ids[(target + own) % targets :: targets] for target in range(targets)]
+            shares = [ids[(target + number) % targets :: targets] for target in range(targets)]
             return [np.array_split(share, len(share) // RUN + 1) for share in shares]
         numbers = self.buffer.columns[EPISODE][ids % self.buffer.capacity]
         order = np.argsort(numbers, kind="stable")
         runs = np.split(ids[order], np.flatnonzero(np.diff(numbers[order])) + 1)
         loads, taken = [0] * targets, list[list[Ids]]([[] for _ in range(targets)])
         for run in sorted((run for run in runs if len(run)), key=lambda run: int(run[0])):
-            target = min(range(targets), key=lambda t: (loads[t], (t - own) % targets))
+            target = min(range(targets), key=lambda t: (loads[t], (t - number) % targets))
             loads[target] += len(run)
             taken[target].append(run)
         return taken

@@ -174,10 +174,10 @@ class RemoteWriter:
     def put(self, steps: dict[str, Any], where: Any, final_obs: Any, td_error: Any = None) -> list[Ids]:
         """Store as `extend` does, and return arrays (t, e) that hold the global ids after `flush`."""
         self._send()
-        given = [leaf for _, leaf in flatten((steps, final_obs, where)) if leaf is not None]
-        if steps.keys() != self._stage.fields.keys() or not all(map(np.ndim, given)):
+        arrays = [leaf for _, leaf in flatten((steps, final_obs, where)) if leaf is not None]
+        if steps.keys() != self._stage.fields.keys() or not all(map(np.ndim, arrays)):
             self._stage.extend(where=where, final_obs=final_obs, **steps)  # raises
-        length, ids = len(given[0]), list[Ids]()
+        length, ids = len(arrays[0]), list[Ids]()
         errors = None if td_error is None else self._checked_errors(td_error, length)
         for start in range(0, max(length, 1), self._unroll):
             rows = slice(start, start + self._unroll)
