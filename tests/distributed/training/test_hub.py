@@ -1,11 +1,12 @@
 """Grants, counts and weights of the hub."""
 
+import numpy as np
 import pytest
 
 from replaylab.distributed.training import hub as module
 from replaylab.distributed.training.hub import Hub, Report
 
-WEIGHTS = {"w": [1.0]}
+WEIGHTS = {"w": np.ones(8, np.float32)}
 
 
 def hub(actors=2, envs=2, allowed=20, is_end=False, stored=0):
@@ -54,9 +55,24 @@ def test_weights_are_sent_once():
     first = ask(new, 0)
     assert (first.version, first.weights, first.progress) == (0, WEIGHTS, 0.25)
     assert ask(new, 0, version=0).weights is None
-    new.publish(5, {"w": [2.0]}, 0.5, 100, False, {})
+    newest = {"w": np.zeros(8)}
+    new.publish(5, newest, 0.5, 100, False, {})
     newer = ask(new, 0, version=0)
-    assert (newer.version, newer.weights, newer.progress) == (5, {"w": [2.0]}, 0.5)
+    assert (newer.version, newer.weights, newer.progress) == (5, newest, 0.5)
+
+
+def test_large_weights_are_sent_less_often(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "BYTES", 32)
+    new = hub(actors=2, allowed=1000)  # 32 bytes for each of two actors: 2 s
+    assert ask(new, 0).weights is WEIGHTS
+    new.publish(1, WEIGHTS, 0.0, 1000, False, {})
+    now[0] += 1.0
+    assert ask(new, 0, version=0)[3:] == (0, None)
+    assert ask(new, 1, version=-1)[3:] == (1, WEIGHTS)
+    now[0] += 1.0
+    assert ask(new, 0, version=0)[3:] == (1, WEIGHTS)
 
 
 def test_episodes_are_reported_once():

@@ -9,6 +9,7 @@ from replaylab.learners.api.protocols import State
 
 PAUSE = 0.01  # seconds between two calls of actors that wait, all of them together
 SILENCE = 60.0  # seconds after which an actor that has not called counts as silent
+BYTES = 2**28  # bytes of weights that all actors together get in a second, at most
 
 
 class Report(NamedTuple):
@@ -23,8 +24,8 @@ class Report(NamedTuple):
 class Grant(NamedTuple):
     """Permission for so many time steps; 0: the actor waits for `pause` seconds and calls again.
 
-    `progress` in [0, 1] is for schedules of exploration. The newest `weights`, None if the actor has them, have had
-    `version` updates.
+    `progress` in [0, 1] is for schedules of exploration. `weights`, None if the actor keeps its own, have had `version`
+    updates.
     """
 
     length: int
@@ -41,6 +42,7 @@ class ActorSlot:
     life: int = -1
     granted: int = 0
     version: int = 0
+    weights_at: float = 0.0
     heard_at: float = field(default_factory=monotonic)
 
 
@@ -61,6 +63,7 @@ class Hub:
         self._envs, self._stored, self._lost, self._deaths = envs, stored, 0, 0
         self._allowed, self._is_end, self._progress, self._version = 0, False, 0.0, -1
         self._weights: State | None = None
+        self._weights_period = 0.0
         self._ends, self._reported = list[tuple[float, float]](), stored
         self._figures: dict[str, Any] = {}
         self._waited, self._begun_at = 0.0, monotonic()
@@ -94,7 +97,10 @@ class Hub:
             return Grant(0, pause, self._progress, version, None)
         length = min(wanted, -(-room // self._envs))
         slot.granted = length * self._envs
-        return Grant(length, 0.0, self._progress, self._version, self._weights if self._version > version else None)
+        if version == self._version or (version >= 0 and slot.heard_at < slot.weights_at + self._weights_period):
+            return Grant(length, 0.0, self._progress, version, None)
+        slot.weights_at = slot.heard_at
+        return Grant(length, 0.0, self._progress, self._version, self._weights)
 
     def publish(
         self, version: int, weights: State | None, progress: float, allowed: int, is_end: bool, figures: dict[str, Any]
@@ -116,6 +122,7 @@ class Hub:
         self._progress, self._allowed, self._is_end = progress, allowed, is_end
         if weights is not None:
             self._version, self._weights = version, weights
+            self._weights_period = len(self._slots) * sum(array.nbytes for array in weights.values()) / BYTES
         self._figures = figures or self._figures
         silent = self._silent
         for i in silent:

@@ -133,11 +133,11 @@ class Learning:
             self.report_evaluations()
         if not self._pool.is_ready:
             return
+        began = monotonic()
         if run.agents.updates != self._version and now >= self._publish_at:
             self._version, weights = run.agents.updates, run.weights()
         if now >= self._figures_at + FIGURES_PERIOD:
             figures = self._figures(now)
-        began = monotonic()
         is_end = run.allowed == run.clock.total
         report = self._pool.publish(self._version, weights, run.progress, run.allowed, is_end, figures)
         if weights is not None:
