@@ -37,7 +37,9 @@ SHUT_DOWN = "Ray was shut down"
 LOST = (
     *(exceptions.RayActorError, exceptions.ObjectLostError, exceptions.NodeDiedError, exceptions.WorkerCrashedError),
     *(exceptions.RaySystemError, exceptions.OutOfMemoryError, exceptions.LocalRayletDiedError),
+    exceptions.ActorUnschedulableError,
 )
+FOR_GOOD = exceptions.ActorDiedError, exceptions.ActorUnschedulableError
 
 
 Parcels = tuple[bytes, list[Any]]
@@ -121,10 +123,8 @@ class RayPending:
                 answer = ray.get(self.reference, timeout=SECONDS_AT_ONCE)
             except exceptions.GetTimeoutError:
                 continue
-            except exceptions.ActorUnschedulableError as error:
-                raise StorageError(f"{self._name} cannot be placed: {str(error).splitlines()[0]}") from None
             except LOST as error:
-                raise ActorLost(str(error), isinstance(error, exceptions.ActorDiedError)) from error
+                raise ActorLost(str(error), isinstance(error, FOR_GOOD)) from error
             except exceptions.RayTaskError as error:
                 raise _cause(error) from None
             return unpacked(*answer) if isinstance(answer, list) else unpacked(answer)
@@ -163,7 +163,7 @@ class RayClient:
         try:
             return RayPending(self.actor.handle.remote(head, *large), self.name)
         except LOST as error:
-            raise ActorLost(str(error), isinstance(error, exceptions.ActorDiedError)) from error
+            raise ActorLost(str(error), isinstance(error, FOR_GOOD)) from error
 
     def kill(self) -> None:
         """End the actor for good."""

@@ -66,10 +66,10 @@ class Slot:
         if before is not None and (tally.epoch, tally.serial) < (before.epoch, before.serial):
             return tally.epoch == before.epoch
         if before is not None and tally.epoch > before.epoch:
-            self.losses += not self.lost
+            self.losses, self.lost = self.losses + (not self.lost), False
             self.lost_steps += max(before.added - tally.added, 0)
             self.lost_rows += max(before.drawn - tally.drawn, 0)
-        self.tally, self.lost = tally, False
+        self.tally = tally
         return True
 
     def lose(self, reason: ActorLost) -> None:
@@ -84,7 +84,7 @@ class Slot:
                 self.probe = self.probe or self.client.call("tally")
                 if self.probe.ready():
                     answer, self.probe = self.probe, None
-                    self.hear(answer.result())
+                    self.lost = not self.hear(answer.result())
             return None if self.lost else self.client.call(method, *arguments)
         except ActorLost as reason:
             self.lose(reason)
@@ -258,15 +258,6 @@ class RemoteReader:
                 number += 1
             yield waiting.popleft()
 
-    def can_sample(self, batch_size: int) -> bool:
-        """Whether `sample` would return without waiting for steps."""
-        with self._lock:
-            if self._group is not None and self._group.rows == batch_size and not self._group.used_up:
-                return True
-            if self._ahead is None and not self._may_draw(batch_size):
-                self.refresh()
-            return self._ahead is not None or self._may_draw(batch_size)
-
     def refresh(self) -> None:
         """Send pending feedback, and read the figures of all shards.
 
@@ -359,23 +350,22 @@ class RemoteReader:
             self.refresh()
         while not self._may_draw(rows):
             self.refresh()
-            waited, size = time.monotonic() - begun, sum(tally.size for tally in self._tallies())
-            drawable = size >= least and any(tally.total for tally in self._tallies())
-            restarting = any(slot.lost and not slot.for_good for slot in self._slots)
             if self._may_draw(rows):
                 return
-            if not drawable and not restarting and size >= least:
+            size, waited = sum(tally.size for tally in self._tallies()), time.monotonic() - begun
+            if any(slot.lost and not slot.for_good for slot in self._slots):
+                if waited > PATIENCE:
+                    raise StorageError(f"no shard was restarted within {PATIENCE:.0f} s after it was lost")
+            elif size >= least and not any(tally.total for tally in self._tallies()):
                 raise EmptyBufferError(
                     f"every one of the {size:,} stored steps has priority 0, so none can be drawn; give at least one a "
                     "positive priority with update_priorities"
                 )
-            if not drawable and not restarting and limiter is None:
+            elif limiter is None:
                 raise EmptyBufferError(
                     f"{size:,} steps are stored in all shards, but a batch needs {least:,}; add more"
                 )
-            if waited > (limiter.timeout if limiter and not restarting else PATIENCE):
-                if restarting:
-                    raise StorageError(f"no shard was restarted within {PATIENCE:.0f} s after it was lost")
+            elif waited > limiter.timeout:
                 raise EmptyBufferError(
                     f"the limiter allows no batch of {rows:,} rows after {self.drawn:,} rows were drawn and "
                     f"{self.inserted:,} steps stored; add steps, or use a larger error_buffer"

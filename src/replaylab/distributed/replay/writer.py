@@ -4,7 +4,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Sequence
-from threading import Event
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -70,8 +69,7 @@ class RemoteWriter:
 
     Attributes:
         stored: Steps acknowledged so far.
-        lost_steps: Steps lost so far before they were acknowledged, or dropped by `stop`.
-        waited: Seconds spent waiting so far.
+        lost_steps: Steps lost so far with a shard, before they were acknowledged.
     """
 
     def __init__(
@@ -100,9 +98,7 @@ class RemoteWriter:
         self._begins = np.zeros(len(envs), np.bool_)
         self._ids, self._since = list[Any](), 0.0
         self._sent, self._held = deque[Sent](), set[int]()  # held: shards whose writers wait for the limiter
-        self._stopped = Event()
         self.stored = self.lost_steps = 0
-        self.waited = 0.0
 
     def __reduce__(self) -> Any:
         if self.unacknowledged:
@@ -167,10 +163,6 @@ class RemoteWriter:
         for shard in list(self._held):
             self._await_limiter(shard)
 
-    def stop(self) -> None:
-        """Let calls return that wait, from another thread; steps that are not sent are dropped and count as lost."""
-        self._stopped.set()
-
     def put(self, steps: dict[str, Any], where: Any, final_obs: Any, td_error: Any = None) -> list[Ids]:
         """Store as `extend` does, and return arrays (t, e) that hold the global ids after `flush`."""
         self._send()
@@ -230,9 +222,6 @@ class RemoteWriter:
         while len(self._sent) >= self._window:
             self._await_oldest()
         self._await_limiter(shard)
-        if self._stopped.is_set():
-            self.lost_steps += int(unroll.where.sum())
-            return
         try:
             self._sent.append(Sent(shard, self._clients[shard].call("add", unroll), ids, unroll.where))
         except ActorLost as reason:
@@ -240,14 +229,11 @@ class RemoteWriter:
 
     def _await_oldest(self) -> None:
         shard, pending, out, where = self._sent.popleft()
-        begun = time.monotonic()
         try:
             ids, tally = pending.result()
         except ActorLost as reason:
             self._lose(shard, int(where.sum()), reason)
             return
-        finally:
-            self.waited += time.monotonic() - begun
         self.stored += int(where.sum())
         if tally.waiting:
             self._held.add(shard)
@@ -256,8 +242,8 @@ class RemoteWriter:
 
     def _await_limiter(self, shard: int) -> None:
         """Wait while steps in a shard wait for the limiter."""
-        begun = time.monotonic()
-        while shard in self._held and not self._stopped.wait(POLL):
+        while shard in self._held:
+            time.sleep(POLL)
             try:
                 waiting = self._clients[shard].call("tally").result().waiting
             except ActorLost as reason:
@@ -265,24 +251,22 @@ class RemoteWriter:
                 self._lose(shard, 0, reason)
             if not waiting:
                 self._held.discard(shard)
-                self.waited += time.monotonic() - begun
 
     def _lose(self, shard: int, steps: int, reason: ActorLost) -> None:
         """Count lost steps, and wait until the shard is restarted."""
         self.lost_steps += steps
         begun = time.monotonic()
-        while not self._stopped.is_set():
+        while True:
             if reason.for_good:
                 raise StorageError(CLOSED) from reason
             if time.monotonic() - begun > PATIENCE:
                 raise StorageError(f"shard {shard} was lost and not restarted within {PATIENCE:.0f} s: {reason}")
             try:
                 self._clients[shard].call("tally").result()
-                break
+                return
             except ActorLost as error:
                 reason = error
-            self._stopped.wait(POLL)
-        self.waited += time.monotonic() - begun
+            time.sleep(POLL)
 
 
 def checked_envs(envs: Any, count: int) -> Ids:
