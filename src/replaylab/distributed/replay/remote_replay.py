@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -312,8 +312,10 @@ class RemoteReplay(RemoteReader):
         self._template.save(saving.template)
         begun, missing = time.monotonic(), set(range(self.shards))
         while missing:
-            calls = [(slot, slot.call("save", saving.folder_of(slot.number))) for slot in self._slots]
-            missing -= {slot.number for slot, pending in calls if pending and slot.answer(pending)}
+            with self._lock:
+                slots = [self._slots[number] for number in missing]
+                calls = [(slot, slot.call("save", saving.folder_of(slot.number))) for slot in slots]
+                missing -= {slot.number for slot, pending in calls if pending and slot.answer(pending)}
             if missing and time.monotonic() - begun > SECONDS_TO_SAVE:
                 raise StorageError(
                     f"shard {min(missing)} was lost while it was to be saved to {saving.folder}, and was not restarted "
@@ -349,7 +351,8 @@ class RemoteReplay(RemoteReader):
             if saving is not None:
                 self._template.save(saving.template)
             if saved is not None:
-                snapshots.claim(saved, epoch)
+                with suppress(StorageError):  # the folder may be read-only
+                    snapshots.claim(saved, epoch)
                 if saved.about["shards"] != config.shards:
                     self._take_over(start, saved)
             everywhere = np.arange(config.envs)
