@@ -2,12 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from os import PathLike
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -16,16 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import FRACTION, checked, optional, shown, whole
-from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import snapshots
 from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures, figures_from
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, global_ids, shard_of
 from replaylab.distributed.replay.options import DECLARED, RemoteConfig, RemoteOptions
 from replaylab.distributed.replay.reader import POLL, ROWS, RemoteReader
-from replaylab.distributed.replay.shard import ActorLost, Declaration
-from replaylab.distributed.replay.writer import Client, RemoteWriter, checked_envs
-from replaylab.errors import ConfigError, OverSizeError, StorageError
-from replaylab.files.atomic import writing
+from replaylab.distributed.replay.starting import Start, connect, probed, started
+from replaylab.distributed.replay.writer import RemoteWriter, checked_envs
+from replaylab.errors import ConfigError, StorageError
 from replaylab.files.folder import folder_of
 from replaylab.replay import Fifo, ReplayBuffer, Retention, Sampler, Seed, Transform, Uniform
 from replaylab.trees import map_leaves
@@ -35,18 +32,6 @@ ROWS_AT_ONCE = 4096
 
 SECONDS_TO_SAVE = 60.0
 """Seconds that `save` waits for a shard that is being restarted."""
-
-Start = Callable[[str, ListOf[Declaration]], ListOf[Client]]
-
-
-def connect(options: RemoteOptions, opened: ExitStack) -> Start:
-    """Connect to Ray, until `opened` is closed, and return a function that starts shards."""
-    session = RaySession(options.address)
-    opened.callback(session.close)
-    session.open()
-    from replaylab.distributed.replay.calls import start_shards  # imports Ray
-
-    return lambda run, declarations: start_shards(run, declarations, options.placement)
 
 
 class RemoteReplay(RemoteReader):
@@ -344,9 +329,9 @@ class RemoteReplay(RemoteReader):
             saving = snapshots.Saving(Path(snapshot.folder).resolve(), self._about, snapshot.period)
         with ExitStack() as opened:
             start = connect(config.options, opened)
-            with _probe(saving) as probe:
+            with probed(saving) as probe:
                 declarations = config.declarations(epoch, folders, saving)
-                clients = _started(start, self.run, declarations, probe, opened)
+                clients = started(start, self.run, declarations, probe, opened)
             RemoteReader.__init__(self, clients, config)
             if saving is not None:
                 self._template.save(saving.template)
@@ -366,7 +351,7 @@ class RemoteReplay(RemoteReader):
         folders = [saved.folder_of(number) for number in range(count)]
         declarations = RemoteConfig(*declared, RemoteOptions()).declarations(0, folders, None)
         with ExitStack() as opened:
-            clients = _started(start, f"{self.run}-old", declarations, None, opened)
+            clients = started(start, f"{self.run}-old", declarations, None, opened)
             tallies = [client.call("tally").result() for client in clients]
             parts = 1 + max(tally.size for tally in tallies) // (ROWS_AT_ONCE * config.shards)
             for part in range(parts):
@@ -382,45 +367,3 @@ def _check_unneeded(batch_size: int | None, progress: float | None) -> None:
     """Check arguments of any `Replay` on which no answer here depends."""
     checked("batch_size", batch_size, optional(ROWS))
     checked("progress", progress, optional(FRACTION))
-
-
-def _started(
-    start: Start, run: str, declarations: ListOf[Declaration], probe: str | None, opened: ExitStack
-) -> ListOf[Client]:
-    """Start shards, which end with `opened`, and wait until they have begun.
-
-    Raises:
-        OverSizeError: Those on a node need more memory than it has.
-        StorageError: A shard cannot be started, or cannot write to the folder for snapshots.
-    """
-    clients = start(run, declarations)
-    for client in clients:
-        opened.callback(client.kill)
-    try:
-        surveys = [pending.result() for pending in [client.call("survey", probe) for client in clients]]
-        for node, memory, _ in surveys:
-            needed = [survey[2] for survey in surveys if survey[0] == node]
-            if sum(needed) > memory:
-                raise OverSizeError(
-                    f"{len(needed)} shards on node {node} need {sum(needed) / 2**20:,.1f} MiB together, but it has "
-                    f'{memory / 2**20:,.1f} MiB; use a smaller capacity, store less in a step (next_obs="derived", '
-                    'compressed or smaller fields), or add nodes and pass placement="spread"'
-                )
-        for pending in [client.call("begin") for client in clients]:
-            pending.result()
-    except ActorLost as error:
-        raise StorageError(f"a shard ended before it had begun: {str(error).partition(chr(10))[0]}") from error
-    return clients
-
-
-@contextmanager
-def _probe(saving: snapshots.Saving | None) -> Iterator[str | None]:
-    """Yield a temporary file in the folder for snapshots, None without one; raise if it cannot be written."""
-    if saving is None:
-        yield None
-        return
-    with writing(saving.folder):
-        saving.folder.mkdir(parents=True, exist_ok=True)
-        file = NamedTemporaryFile(dir=saving.folder, prefix=".probe-")  # noqa: SIM115 - closed below
-    with file:
-        yield file.name
