@@ -193,6 +193,7 @@ class RemoteReader:
         beta = None if self._schedules is None else self._schedules.at(progress)[0]
         with self._lock:
             passed, self._last = time.perf_counter() - self._last, time.perf_counter()
+            passed = min(passed, 4.0 * self._interval)  # a pause, for example to evaluate, is no update
             self._interval = passed if self._interval == math.inf else 0.95 * self._interval + 0.05 * passed
             group = self._group
             if group is None or group.rows != batch_size or group.used_up or self._strict:
@@ -397,15 +398,12 @@ class RemoteReader:
 
     def _call(self, counts: list[list[int]]) -> list[tuple[Slot, Pending, int]]:
         """Let all live shards draw, with feedback and with the number of steps that writers may store."""
-        feedback, limiter, calls = self._feedback_by_shard(), self._limiter, []
-        room = None
+        feedback, limiter, room, calls = self._feedback_by_shard(), self._limiter, math.inf, []
         if limiter is not None and not self.rank:
-            room = limiter.most_steps(self.drawn, self._config.min_size) - self.inserted
-        for slot in self._slots:
-            known = slot.live is not None and room is not None
-            limit = slot.live.added + max(room, 0.0) / len(self._tallies()) if known else None  # type: ignore[union-attr, type-var, operator]
-            mine = feedback[slot.number]
-            num_fed = sum(len(ids) for ids, _, _ in mine)
+            room = max(limiter.most_steps(self.drawn, self._config.min_size) - self.inserted, 0.0)
+        for slot, mine in zip(self._slots, feedback, strict=True):
+            tally, num_fed = slot.live, sum(len(ids) for ids, _, _ in mine)
+            limit = None if tally is None or room == math.inf else tally.added + room / len(self._tallies())
             pending = slot.call("draw", counts[slot.number] if counts else [], mine, limit)
             if pending is None:
                 self._stale += num_fed
