@@ -13,13 +13,11 @@ from replaylab.distributed.replay import RemoteWriter
 from replaylab.distributed.training.hub import Report
 from replaylab.distributed.training.options import Actors
 from replaylab.envs.vector.batched import autoreset_of
+from replaylab.learners import EnvStep, Learner, PublishedAgents, Stream, TrainingConfig, ValueAgents
 from replaylab.learners.api.answers import actions_of, q_values_of
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.finite import check_obs, finite_step
-from replaylab.learners.api.hooks import EnvStep
-from replaylab.learners.api.protocols import Learner, PublishedAgents, ValueAgents
-from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.api.random_streams import numbers
 from replaylab.learners.training.factories import environments
 from replaylab.trees import map_leaves, stack
 

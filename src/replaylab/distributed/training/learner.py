@@ -10,8 +10,6 @@ from replaylab.distributed.training.options import Actors
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.learners import SB3, Hook, Learner, PublishedAgents, TrainingConfig
 from replaylab.learners.api.exploration import EpsilonGreedyAgents
-from replaylab.learners.api.hooks import Feedback
-from replaylab.learners.api.protocols import State
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.factories import agents_for, check_feedback, environments
 from replaylab.learners.training.hooks import PROGRESS_PERIOD, HookedRun, HookList
@@ -65,7 +63,7 @@ class LearnerRun(HookedRun):
             agents.tell_epsilon(float(actors.epsilons().mean()))
         self.agents = agents
         self.sampler = cast("Sampler", configuration.sampler)
-        self.feedback: Feedback | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
+        self.feedback: str | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
         check_feedback(self.learner, agents, self.sampler, self.feedback)
         self.transforms = transforms_for(self.env, configuration.transforms)
         attached = HookList(configuration, [seed], hooks, loop="with actors", lacks=LACKS)
@@ -122,7 +120,7 @@ class LearnerRun(HookedRun):
             if (self.agents.updates + self.skipped) % self.learner.gradient_steps == 0:  # the turn is over
                 self.hooks.emit("after_learning", self)
 
-    def weights(self) -> State:
+    def weights(self) -> dict[str, Any]:
         """Return a copy of what the policy is computed from."""
         return cast("PublishedAgents", self.agents).weights()
 
