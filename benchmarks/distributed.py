@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 
 import numpy as np
 
@@ -104,6 +105,32 @@ def frames(shards, seconds):
         return {"batches/s": 1000 / found["clock ms"], "thread ms": found["thread ms"]}
 
 
+class Bare:
+    """An actor that knows nothing of replay, and sends the distinct frames of a batch."""
+
+    def __init__(self):
+        self.frames = np.ones((ROWS, 5, 84, 84), np.uint8)
+
+    def give(self):
+        return self.frames
+
+
+def bare_frames(in_flight, seconds):
+    """Batches of the same frames a second from a bare Ray actor, copied out of the object store as they come."""
+    import ray
+
+    actor = ray.remote(num_cpus=0)(Bare).remote()
+    sent, memory = deque(), np.empty((ROWS, 5, 84, 84), np.uint8)
+
+    def read():
+        while len(sent) < in_flight:
+            sent.append(actor.give.remote())
+        memory[:] = ray.get(sent.popleft())
+
+    found = thread_time(read, seconds)
+    return {"batches/s": 1000 / found["clock ms"], "thread ms": found["thread ms"]}
+
+
 def inserts(envs, seconds):
     """Steps a second of one writer, counted when they can be drawn."""
     axis = None if envs == 1 else envs
@@ -129,6 +156,7 @@ MEASURES = {
     "learner, 8 shards": (learner, 8),
     "frames, 1 shard": (frames, 1),
     "frames, 2 shards": (frames, 2),
+    "frames, bare actor": (bare_frames, 2),
     "single inserts": (inserts, 1),
     "inserts of 8 environments": (inserts, 8),
 }
