@@ -61,7 +61,7 @@ class Pace(Hook):
 
     total: int
     pause: float = 0.0
-    start: float = 0.2
+    start: float = 0.4
     updates: int = 0
     rate: float = 0.0
     began: tuple = (0, 0.0)
@@ -247,7 +247,7 @@ def main():
     """Print what the options ask for."""
     parser = harness.parser(__doc__, rounds=3)
     parser.add_argument("--share", type=float, default=1.0, help="of the steps of each run")
-    parser.add_argument("--grid", type=float, nargs="?", const=4.0, metavar="SECONDS", help="of each run")
+    parser.add_argument("--grid", type=float, nargs="?", const=6.0, metavar="SECONDS", help="of each run")
     parser.add_argument("--costs", type=int, nargs="?", const=2_000, metavar="CALLS", help="of each kind")
     parser.add_argument("--returns", type=int, nargs=2, metavar=("SEEDS", "STEPS"))
     given = parser.parse_args()

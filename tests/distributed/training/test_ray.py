@@ -19,6 +19,7 @@ from replaylab.distributed.replay.calls import NAMESPACE
 from replaylab.learners import DQN, Checkpoints, Hook, TrainingConfig
 from replaylab.replay import Prioritized
 from tests.distributed.processes import descendants
+from tests.distributed.studies.test_kills import three_nodes  # noqa: F401 - a fixture
 from tests.study.execution.test_study_run import wait_for
 
 pytestmark = pytest.mark.no_sanitizer
@@ -140,3 +141,41 @@ def test_all_is_killed_or_interrupted_and_goes_on(end, word, code, tmp_path):
     done = subprocess.run([*command, "--resume", str(tmp_path)], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert "final return" in done.stdout
+
+
+TRAINS_ON_TWO_NODES = """
+import sys
+import ray
+from replaylab.distributed import Actors, Shards, train
+from replaylab.learners import DQN, Hook, TrainingConfig
+from replaylab.replay import Uniform
+
+class Says(Hook):
+    said = False
+    def after_turn(self, run):
+        if not self.said and run.clock.steps >= 1_000:
+            self.said = True
+            print(ray.get_runtime_context().get_node_id(), flush=True)
+    def on_end(self, run, over):
+        stats = run.replay.replay.stats()
+        print(f"losses {stats.losses}, updates {run.agents.updates + run.skipped}", flush=True)
+
+learner = DQN(hidden=(8,), learning_starts=100, train_period=4)
+config = TrainingConfig("CartPole-v1", learner, Uniform(), total_steps=30_000, eval_every=None)
+train(config, 0, actors=Actors(2, envs=2), shards=Shards(2, placement="spread"), address=sys.argv[1], hooks=[Says()])
+"""
+
+
+@pytest.mark.slow
+def test_training_continues_after_a_node_was_killed(three_nodes):  # noqa: F811
+    """A node's raylet is killed, as when a machine loses its power; the learner is on another node."""
+    command = [sys.executable, "-c", TRAINS_ON_TWO_NODES, three_nodes.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as training:
+        learners_node = training.stdout.readline().strip()
+        node = next(node for node in three_nodes.worker_nodes if node.node_id != learners_node)
+        (info,) = node.all_processes["raylet"]
+        info.process.kill()
+        info.process.wait()  # a zombie would keep its workers alive
+        output = training.communicate(timeout=300)[0]
+    assert training.returncode == 0
+    assert re.fullmatch(r"losses [01], updates 7476\n", output)

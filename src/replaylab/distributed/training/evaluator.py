@@ -47,12 +47,12 @@ class Evaluations:
     """The learner's evaluations: an evaluator performs them one after the other.
 
     Args:
-        evaluator: Client of a process with an `Evaluator`, which restarts if it dies.
+        evaluator: Client of a process with an `Evaluator`, which restarts if it dies; None without evaluations.
         waiting: Evaluations without results, oldest first: steps at which they were due, and weights.
     """
 
     def __init__(self, evaluator: Any, waiting: Iterable[tuple[int, State]]) -> None:
-        self.waiting, self._evaluator = deque(waiting), evaluator
+        self.waiting, self.evaluator = deque(waiting), evaluator
         self._answer: Any = None
 
     def results(self, *, wait: bool = False) -> Iterator[tuple[int, Values]]:
@@ -62,7 +62,7 @@ class Evaluations:
             StorageError: The evaluator died too often.
         """
         while self.waiting:
-            self._answer = self._answer or self._evaluator.call("evaluate", *self.waiting[0])
+            self._answer = self._answer or self.evaluator.call("evaluate", *self.waiting[0])
             if not wait and not self._answer.ready():
                 return
             try:

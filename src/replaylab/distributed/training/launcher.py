@@ -67,7 +67,7 @@ class Launcher:
         if anywhere:
             options |= {"num_cpus": self._cores, "scheduling_strategy": "SPREAD"}
         else:
-            options |= {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id(), soft=True)}
+            options |= {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id(), soft=False)}
         if name == HUB:
             options |= {"max_restarts": 0, "max_task_retries": 0}
         pickled = ray.cloudpickle.dumps(make)  # type: ignore[no-untyped-call]

@@ -71,10 +71,11 @@ def perform(
         launcher = launch(replay.run)
         pool = ActorPool(launcher, make, actors.count, envs, run.clock.steps)
         running.callback(pool.stop)
-        evaluated = run.configuration, run.learner, run.seeds[0]
-        evaluator = launcher.start("evaluator", lambda _: Evaluator(*evaluated))
-        running.callback(evaluator.kill)
-        evaluations = Evaluations(evaluator, waiting)
+        evaluations = Evaluations(None, waiting)
+        if run.configuration.eval_every is not None:
+            evaluated = run.configuration, run.learner, run.seeds[0]
+            evaluations.evaluator = launcher.start("evaluator", lambda _: Evaluator(*evaluated))
+            running.callback(evaluations.evaluator.kill)
         run.replay = cast("Replay", OneReplica(cast("Replay", replay)))
         run.hooks.emit("on_begin", run)
         learning = Learning(run, pool, evaluations, replay)
