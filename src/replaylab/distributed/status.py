@@ -11,7 +11,7 @@ from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay.figures import ShardFigures, figures_from
 
 SECONDS_TO_ANSWER = 5.0
-"""How long a process may take to answer; it may be saving itself."""
+"""Seconds that a process may take to answer; it may be saving itself."""
 
 
 @dataclass(frozen=True)
