@@ -1,7 +1,6 @@
 """Training by actors, with actors and shards in this process."""
 
 from itertools import count
-from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -11,7 +10,6 @@ from replaylab.distributed.training import Actors, Shards, train
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.errors import ConfigError, NonFiniteError, SnapshotError, StorageError
 from replaylab.learners import DQN, SB3, Checkpoints, Hook, QLearning, TrainingConfig
-from replaylab.learners.training import metrics_recorder
 from replaylab.replay import NStep, Prioritized, RankBased, ReLo, Uniform
 from tests.distributed.training.in_process import Launcher, StopError, stops, trained
 
@@ -215,22 +213,6 @@ def test_hooks_continue_from_a_checkpoint(tmp_path):
 
     with pytest.raises(SnapshotError, match="Others finds no state in the checkpoint"):
         trained(config(), resume=tmp_path, hooks=[Others()])
-
-
-def test_speed_after_a_resume_counts_only_new_steps(tmp_path, monkeypatch):
-    """A second passes between two looks at the clock, so the speeds add up to the steps."""
-    monkeypatch.setattr(metrics_recorder, "time", SimpleNamespace(perf_counter=map(float, count()).__next__))
-    with pytest.raises(StopError):
-        trained(config(total_steps=300), folder=tmp_path, hooks=[stops(200)])
-    speeds = []
-
-    class Reported(Hook):
-        def on_metrics(self, now, values):
-            speeds.extend(values.get("time/fps", ()))
-
-    trained(config(total_steps=300), resume=tmp_path, hooks=[Reported()])
-    assert speeds
-    assert sum(speeds) <= 200
 
 
 def test_run_continues_from_its_checkpoint(tmp_path):
