@@ -45,9 +45,6 @@ VAGUE = ("found", "given", "kept", "made", "one", "ours", "own", "theirs", "ther
 VAGUE_UNCHECKED = ("tests/distributed/",)
 """Folders in which names may be vague. Take a folder out when its names are rewritten; add none."""
 
-OPENING_UNCHECKED = ("src/replaylab/distributed/",)
-"""Folders in which docstrings may have those first words. Take a folder out when they are rewritten; add none."""
-
 VAGUE_ALLOWED = {
     "src/replaylab/arguments.py": "`whole` is the rule of whole numbers",
 }
@@ -111,7 +108,7 @@ def findings(file: str, text: str) -> list[str]:
                 lines.append(f"{file}:{line}: '{match[0].strip()}': write {instead}")
     if not file.endswith(".py"):
         return lines
-    for line, docstring in [] if file.startswith(OPENING_UNCHECKED) else docstrings(text):
+    for line, docstring in docstrings(text):
         if opening := OPENING.match(docstring):
             lines.append(f"{file}:{line}: a docstring begins with '{opening[1]}': begin with a noun or an imperative")
     for line, name in defined(text):

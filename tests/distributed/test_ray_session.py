@@ -38,8 +38,8 @@ def test_the_head_node_answers(ray_here):
 def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch, caplog):
     """By everything that waits for Ray, until the head node answers again."""
     ray = pytest.importorskip("ray")
-    from replaylab.distributed.replay.shards.ray_transport import RayPending, RayTransport
-    from replaylab.distributed.training.ray_launcher import RayLauncher
+    from replaylab.distributed.replay.calls import ActorBase, RayPending, start
+    from replaylab.distributed.training.actor_pool import ActorPool
 
     alive = threading.Event()
     monkeypatch.setattr(ray_session, "_answers", lambda *_: alive.is_set())
@@ -52,9 +52,9 @@ def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch, caplog
     watch = HeadWatch.current
     wait_for(lambda: watch.dead)
     waiting = (
-        RayPending(None, 1.0, "shard 0").result,
-        lambda: RayTransport("run", None).newest(0, 0),
-        lambda: RayLauncher("run", 0.0, b"", None, None).ready([], 0.1),
+        RayPending(None, "shard 0").result,
+        lambda: start(ActorBase, "run/0"),
+        lambda: ActorPool.check(None),
         lambda: RayExecutor().wait(None),
     )
     for call in waiting:

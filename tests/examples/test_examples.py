@@ -144,3 +144,39 @@ class TestNearTheEnd(load("custom_sampler")["TestNearTheEnd"]):
     """The example's own test."""
 
     batches = 100
+
+
+@pytest.mark.slow
+@pytest.mark.no_sanitizer
+def test_ape_x_trains_with_initial_priorities_of_actors(ray_here, capfd):
+    names = load("ape_x")
+    options = "--actors 2 --envs 2 --steps 600 --learning-starts 200"
+    metrics = names["main"](options.split())
+    assert metrics.of("eval/mean_reward")[0].tolist() == [60 * k for k in range(1, 11)]
+    assert "step 600: mean return" in capfd.readouterr().out
+
+
+def test_ape_x_computes_n_step_errors():
+    """Two environments with three steps; the first ends at its second step. Q(s, a) is 10·s for action 1, else 0."""
+    names = load("ape_x")
+    agents = type("Agents", (), {"index_of": staticmethod(lambda action: action)})()
+    agents.q_values = lambda obs: np.stack([np.zeros(obs.shape[:2]), 10.0 * obs[..., 0]], axis=-1)
+    state = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
+    columns = {"obs": state[..., None], "next_obs": state[..., None] + 1, "reward": np.ones((3, 2))}
+    columns["terminated"] = np.array([[False, False], [True, False], [False, False]])
+    columns |= {"truncated": np.zeros((3, 2), bool), "action": np.array([[1, 0], [1, 1], [0, 1]])}
+    error = names["initial_td_errors"](agents, 0.5, 2, columns)
+    first = [1 + 0.5 * 1 - 10, 1 - 20, 1 + 0.5 * 40 - 0]
+    second = [1 + 0.5 * (1 + 0.5 * 70) - 0, 1 + 0.5 * (1 + 0.5 * 80) - 60, 1 + 0.5 * 80 - 70]
+    np.testing.assert_allclose(error.T, [first, second])
+
+
+@pytest.mark.slow
+@pytest.mark.no_sanitizer
+def test_data_parallel_learners_stay_equal(ray_here):
+    pytest.importorskip("torch")
+    results = load("data_parallel_dqn")["main"](["--learners", "2", "--steps", "2000"])
+    (first, returns), (second, _) = results
+    np.testing.assert_array_equal(first, second)
+    assert np.isfinite(first).all()
+    assert len(returns) > 5

@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 
 from replaylab.distributed.replay import snapshots
-from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes, write_notes
 from replaylab.distributed.training import checkpoint as distributed
 from replaylab.files.bundle import Bundle, Schema
 from replaylab.learners import QLearning, TrainingConfig
@@ -20,6 +19,7 @@ from replaylab.replay import Field, Prioritized, ReplayBuffer, Uniform, snapshot
 from replaylab.research import TapeWriter
 from replaylab.research.tape_file import TapeReader
 from tests.distributed.replay.conftest import load, replay, steps
+from tests.distributed.replay.in_process import shards_here
 
 TABLE = QLearning(batch_size=4, learning_starts=10, capacity=40)
 
@@ -64,10 +64,9 @@ def read_run(folder):
 
 
 def write_distributed(folder, number):
-    counts = {"seed": 1, "environments": 2, "steps": number, "updates": 3, "lives": [0, 0]}
     with Bundle(folder, distributed.SCHEMA).replacing() as draft:
         draft.arrays("learner", {"weights": np.arange(number)})
-        draft.describe(settings={"a": 1}, replay="run", **counts)
+        draft.describe(settings={"a": 1}, steps=number, updates=3)
 
 
 def read_distributed(folder):
@@ -75,16 +74,22 @@ def read_distributed(folder):
 
 
 def write_shards(folder, number):
-    replay_made, _ = replay(shards=2)
-    replay_made.extend(**steps(0, number))
-    replay_made.save(folder)
+    with shards_here():
+        remote = replay(shards=2)
+        remote.extend(**steps(0, number))
+        remote.save(folder)
+
+
+def read_shards(folder):
+    with shards_here():
+        return load(folder).size
 
 
 FORMATS = {
     "snapshot": Format(snapshot.SCHEMA, write_snapshot, lambda folder: len(ReplayBuffer.load(folder))),
     "run": Format(checkpoint.SCHEMA, write_run, read_run),
     "distributed run": Format(distributed.SCHEMA, write_distributed, read_distributed),
-    "shards": Format(snapshots.SCHEMA, write_shards, lambda folder: load(folder).size),
+    "shards": Format(snapshots.SCHEMA, write_shards, read_shards),
 }
 
 
@@ -98,11 +103,11 @@ def tape():
     ]
 
 
-def shard_notes():
-    """The bytes of a shard's notes, and a function that reads them."""
+def shard_counts():
+    """The bytes of a shard's counts, and a function that reads them."""
     with TemporaryDirectory() as folder:
-        write_notes(Path(folder), 7, ShardNotes(np.arange(5), 3, {"writer": {1: np.arange(2), 2: "why"}}))
-        return (Path(folder) / "notes-7.npz").read_bytes(), lambda file: repr(read_notes(file.parent, 7))
+        snapshots.write_counts(Path(folder), 7, 5)
+        return (Path(folder) / snapshots.COUNTS).read_bytes(), lambda file: snapshots.read_counts(file.parent)
 
 
 def agents():
@@ -119,5 +124,5 @@ def agents():
         return (Path(folder) / "agents-3.npz").read_bytes(), read
 
 
-FILES = {"one.tape": tape, "notes-7.npz": shard_notes, "agents-3.npz": agents}
+FILES = {"one.tape": tape, snapshots.COUNTS: shard_counts, "agents-3.npz": agents}
 """Formats that are one file, by its name."""

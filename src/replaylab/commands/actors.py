@@ -28,14 +28,12 @@ class WithActors:
         count: N.
         envs: Environments of each actor.
         shards: S.
-        samples_per_insert: Rows learned from for each step stored; None: by the learner's settings.
         address: Address of a Ray cluster; None: a Ray started here.
     """
 
     count: int
-    envs: int = 1
-    shards: int = 2
-    samples_per_insert: float | None = None
+    envs: int = 8
+    shards: int = 1
     address: str | None = None
 
     @classmethod
@@ -95,7 +93,6 @@ class WithActors:
             chunk.seeds[0],
             actors=actors,
             shards=shards,
-            samples_per_insert=self.samples_per_insert,
             address=self.address,
             hooks=[Place(), callbacks, *hooks],
             resume=resume,

@@ -30,8 +30,8 @@ DEFAULTS: dict[str, Any] = {
     "learner": "dqn",
     "first_seed": 0,
     "steps": 50_000,
-    "envs_per_actor": 1,
-    "shards": 2,
+    "envs_per_actor": 8,
+    "shards": 1,
 }
 """Below, None marks an option that was not passed, since --resume must distinguish it from a passed default. Options
 that are not listed here have the defaults of study files."""
@@ -125,13 +125,10 @@ class TrainCommand:
     this process alone."""
 
     envs_per_actor: int | None = None
-    """Of --actors: environments that each steps; None: 1."""
+    """Of --actors: environments that each steps together; None: 8."""
 
     shards: int | None = None
-    """Of --actors: processes that store the replay; None: 2, or with --resume as many as before."""
-
-    samples_per_insert: float | None = None
-    """Of --actors: rows learned from for each step stored; None: by the learner's settings."""
+    """Of --actors: processes that store the replay; None: 1, or with --resume as many as before."""
 
     address: str | None = None
     """Of --actors: HOST:PORT of the cluster, or auto for the one on this machine; None: a Ray started here."""
@@ -237,12 +234,12 @@ class TrainCommand:
 
         if self.resume:
             return WithActors.saved(self.resume, self.address, self.shards) or train_chunk
-        names = ("actors", "envs_per_actor", "shards", "samples_per_insert", "address")
+        names = ("actors", "envs_per_actor", "shards", "address")
         check_options({name: getattr(self, name) for name in names}, self.seeds)
         if self.actors is None:
             return train_chunk
         envs, shards = self._chosen["envs_per_actor"], self._chosen["shards"]
-        return WithActors(self.actors, envs, shards, self.samples_per_insert, self.address)
+        return WithActors(self.actors, envs, shards, self.address)
 
     def chunk(self) -> Chunk:
         """Return what the options describe.

@@ -24,16 +24,16 @@ from replaylab.extras import missing_extra
 log = logging.getLogger("replaylab.distributed")
 
 SECONDS_TO_ANSWER = 5.0
-"""How long a cluster may take to answer at its address."""
+"""Seconds that a cluster may take to answer at its address."""
 
 SECONDS_WITHOUT_HEAD = 8.0
-"""How long the head node may be unreachable before it counts as dead. Ray itself aborts the process after a minute."""
+"""Seconds for which an unreachable head node does not count as dead. Ray itself aborts the process after a minute."""
 
 SECONDS_TO_SHUT_DOWN = 10.0
-"""How long `RaySession.close` waits for Ray once the head node is dead."""
+"""Seconds that `RaySession.close` waits for Ray once the head node is dead."""
 
 SECONDS_BETWEEN_CHECKS = 1.0
-"""How long `HeadWatch` waits between two connections to the head node, each of which takes at most twice as long."""
+"""Seconds between two connections of `HeadWatch` to the head node, each of which takes at most twice as long."""
 
 _MOST = 1_000_000
 """Cores or GPUs of one task, at most."""

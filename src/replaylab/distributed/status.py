@@ -1,8 +1,9 @@
 """The status of a cluster: its replays in shards, and the trainings that store in them."""
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import Any
 
 from replaylab.arguments import optional, takes, text
@@ -10,7 +11,7 @@ from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay.figures import ShardFigures, figures_from
 
 SECONDS_TO_ANSWER = 5.0
-"""How long a shard may take; it may be saving itself."""
+"""Seconds that a process may take to answer; it may be saving itself."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,9 @@ class ReplayStatus:
 
     Attributes:
         run: The run's id.
-        shards: Figures of each shard that answers; losses of former ones are known only if a training reports them.
+        shards: Figures of each shard that answers; losses are known only if a training reports them.
         silent: Numbers of shards that did not answer in time.
-        training: The last report of the training that stores in it, by name; None without a training.
+        training: The last figures of the training that stores in it, by name; None without a training.
     """
 
     run: str
@@ -30,14 +31,20 @@ class ReplayStatus:
     training: dict[str, Any] | None
 
     def lines(self) -> Iterator[str]:
-        """Yield the status as text, a line for the training and one for each shard."""
+        """Yield the status as text: lines for the training, the replay, and each shard."""
         run = self.training
         if run:
             yield (
                 f"training {self.run[:8]}: {run['environment']}, {run['learner']}, step {run['steps']:,} of "
                 f"{run['total_steps']:,} ({run['steps_per_second']:,.0f} a second), {run['updates']:,} updates "
-                f"({run['updates_per_second']:,.0f} a second, {run['skipped_updates']:,} skipped); "
-                f"{run['actors']} actors, {run['actor_losses']} lost with {run['lost_actor_steps']:,} steps"
+                f"({run['updates_per_second']:,.0f} a second, {run['skipped_updates']:,} skipped), "
+                f"{run['waiting_evaluations']} evaluations waiting"
+            )
+            yield (
+                f"  {run['actors']} actors, {run['silent_actors']} silent, {run['actor_losses']} lost; "
+                f"{run['lost_actor_steps']:,} steps lost; {run['granted_steps']:,} steps under way; weights "
+                f"{run['weights_age']:,.0f} updates old, priorities {run['replay']['priority_age']:,.0f}; waiting: "
+                f"actors {run['actors_wait']:.0%} of the time, learner {run['learner_waits']:.0%}"
             )
         size, added = (sum(getattr(shard, name) for shard in self.shards) for name in ("size", "added"))
         line = f"replay {self.run[:8]}: {len(self.shards)} shards, {size:,} steps stored now, {added:,} so far"
@@ -47,15 +54,14 @@ class ReplayStatus:
                 f", {replay['samples']:,} rows drawn ({replay['samples_per_insert']:.2f} a step), {replay['losses']} "
                 f"shards lost with {replay['lost_steps']:,} steps, {replay['stale_updates']:,} stale updates"
             )
-            if replay["snapshot_error"]:
-                line += f", snapshots fail ({replay['snapshot_error']})"
         yield line
         for shard in self.shards:
             lost = "" if shard.losses is None else f"lost {shard.losses} times with {shard.lost_steps:,} steps, "
+            error = "" if shard.snapshot_error is None else f", snapshots fail ({shard.snapshot_error})"
             yield (
-                f"  shard {shard.number}: epoch {shard.epoch}, {shard.size:,} steps, total {shard.total:.6g}, "
-                f"{shard.adds_per_second:,.0f} adds and {shard.draws_per_second:,.0f} draws a second, {lost}"
-                f"{shard.nbytes / 2**20:,.1f} MiB on node {shard.node[:8]}"
+                f"  shard {shard.number}: epoch {shard.epoch}, {shard.size:,} steps, {shard.waiting:,} waiting, total "
+                f"{shard.total:.6g}, {shard.adds_per_second:,.0f} adds and {shard.draws_per_second:,.0f} draws a "
+                f"second, {lost}{shard.nbytes / 2**20:,.1f} MiB on node {shard.node[:8]}{error}"
             )
         for number in self.silent:
             yield f"  shard {number}: no answer within {SECONDS_TO_ANSWER:.0f} seconds"
@@ -75,48 +81,42 @@ def cluster_status(address: str | None = "auto") -> list[ReplayStatus]:
     """
     with closing(RaySession(address)) as session:
         session.open()
-        from replaylab.distributed.replay.shards.ray_transport import newest_actors  # imports Ray
+        from replaylab.distributed.replay.calls import named_actors  # imports Ray
 
-        return [_status(run, slots) for run, slots in sorted(newest_actors().items())]
+        return [_status(run, names) for run, names in sorted(named_actors().items())]
 
 
-def _status(run: str, slots: dict[str, tuple[int, str]]) -> ReplayStatus:
-    import ray
+def _status(run: str, names: list[str]) -> ReplayStatus:
+    from replaylab.distributed.training.actor_pool import HUB
 
-    from replaylab.distributed.training.status_board import NAME
-
-    answers = {int(slot): _ask(name, "figures") for slot, (_, name) in slots.items() if slot.isdigit()}
-    board = _ask(slots[NAME][1], "read") if NAME in slots else None
-    references = [reference for reference in (*answers.values(), board) if reference is not None]
-    ready = (
-        set(ray.wait(references, num_returns=len(references), timeout=SECONDS_TO_ANSWER)[0]) if references else set()
-    )
-    training = None
-    if board in ready:
-        with suppress(ray.exceptions.RayError):  # the training has ended since
-            training = ray.get(board)
+    parts = {name: "read" if name == HUB else "figures" for name in names if name == HUB or name.isdigit()}
+    answers = _answers(run, parts)
+    training = answers.pop(HUB, None) or None
     lost = {shard["number"]: shard for shard in training["replay"]["shards"]} if training else {}
-    shards, silent = [], []
-    for number, reference in sorted(answers.items()):
-        answer = None
-        if reference in ready:
-            with suppress(ray.exceptions.RayError):  # it has died since
-                answer = ray.get(reference)
-        if answer is None:
-            silent.append(number)
-            continue
-        about = {name: lost.get(number, {}).get(name) for name in ("losses", "lost_steps")}
-        shards.append(figures_from(number, answer, about))
-    return ReplayStatus(run, tuple(shards), tuple(silent), training or None)
+    shards = []
+    for number, answer in sorted((int(name), answer) for name, answer in answers.items()):
+        known = {name: lost.get(number, {}).get(name) for name in ("losses", "lost_steps")}
+        shards.append(figures_from(number, answer, **known))
+    silent = sorted(int(name) for name in parts if name != HUB and name not in answers)
+    return ReplayStatus(run, tuple(shards), tuple(silent), training)
 
 
-def _ask(name: str, method: str) -> Any:
-    """Return the reference of an actor's answer; None if the actor has ended."""
-    import ray
+def _answers(run: str, parts: dict[str, str]) -> dict[str, Any]:
+    """Call a method of each part of a run, and return the answers that arrive in time."""
+    from replaylab.distributed.replay.calls import client_of
+    from replaylab.distributed.replay.shard import ActorLost
 
-    from replaylab.distributed.replay.shards.ray_transport import NAMESPACE
-
-    try:
-        return getattr(ray.get_actor(name, NAMESPACE), method).remote()
-    except ValueError:
-        return None
+    pendings, answers = {}, {}
+    for name, method in parts.items():
+        client = client_of(run, name)
+        if client is not None:
+            pendings[name] = client.call(method)
+    until = monotonic() + SECONDS_TO_ANSWER
+    while pendings and monotonic() < until:
+        for name in [name for name, pending in pendings.items() if pending.ready()]:
+            try:
+                answers[name] = pendings.pop(name).result()
+            except ActorLost:  # it has died since
+                continue
+        sleep(0.01)
+    return answers

@@ -1,114 +1,110 @@
-"""Shards in this process: the transport of most tests, with shards that die when a test reports it."""
+"""Shards in this process, which tests let die: plain `Shard` objects behind the calls of a client."""
 
 import pickle
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from threading import RLock
+from unittest.mock import patch
 
-from replaylab.distributed.replay.shards.packing import answered, packed, unpacked
-from replaylab.distributed.replay.shards.shard import Shard
-from replaylab.distributed.replay.shards.transport import ShardLost
+from replaylab.distributed.replay.shard import ActorLost, Shard
 
 
 class Pending:
-    """An answer that is made when the shard comes to it: at the latest when it is waited for."""
+    """An answer that is computed when it is waited for, after those of earlier calls."""
 
-    def __init__(self, client, message, parcel):
-        self.client, self.message, self.parcel = client, message, parcel
-        self.answer = self.error = None
-        self.made = False
+    def __init__(self, client, message):
+        self.client, self.message = client, message
+        self.done, self.answer, self.error = False, None, None
 
-    def make(self):
+    def execute(self):
+        method, arguments = pickle.loads(self.message)
         try:
-            self.answer = unpacked(pickle.loads(pickle.dumps(answered(self.client.shard, self.message, self.parcel))))
+            self.answer = pickle.loads(pickle.dumps(getattr(self.client.shard, method)(*arguments)))
         except Exception as error:
             self.error = error
-        self.made = True
+        self.done = True
 
     def ready(self):
-        return self.made or self.client.dead or self.client.works()
+        return True
 
     def result(self):
-        if not self.made:
-            self.client.work(self)
-        if not self.made:
-            raise ShardLost("killed")
+        self.client.work(self)
         if self.error is not None:
             raise self.error
         return self.answer
 
 
 class Client:
-    """A shard with a queue of calls, which it works off when an answer is waited for."""
+    """A shard with a queue of calls. It restarts at the first call after it died, unless it is `held` back."""
 
     def __init__(self, declaration):
-        self.number, self.epoch = declaration.number, declaration.epoch
-        self.shard, self.queue, self.dead, self.stuck = Shard(declaration), [], False, False
+        self.declaration, self.restarts = declaration, 0
+        self.queue, self.dead, self.held, self.closed, self.calls = [], False, False, False, []
+        self.shard, self.lock = Shard(declaration), RLock()
 
-    def call(self, method, *arguments, parcel=None):
+    def __reduce__(self):
+        return _same, (id(self),)
+
+    def call(self, method, *arguments):
+        if self.closed:
+            raise ActorLost("closed", for_good=True)
+        if self.dead and self.held:
+            raise ActorLost("not restarted yet")
         if self.dead:
-            raise ShardLost("killed")
-        pending = Pending(self, pickle.loads(pickle.dumps(packed((method, arguments, None)))), parcel)
-        self.queue.append(pending)
-        return pending
-
-    def works(self):
-        self.work()
-        return True
+            self.restarts += 1
+            self.shard, self.dead = Shard(self.declaration, self.restarts), False
+        self.calls.append(method)
+        self.queue.append(Pending(self, pickle.dumps((method, arguments))))
+        return self.queue[-1]
 
     def work(self, last=None):
-        """Answer calls in their order, up to the one given, or all."""
-        while self.queue and not self.dead and not self.stuck:
-            pending = self.queue.pop(0)
-            pending.make()
-            if pending is last:
-                return
+        """Execute calls in order, up to the given one, or all."""
+        with self.lock:
+            while self.queue and (last is None or not last.done):
+                self.queue.pop(0).execute()
 
     def die(self, answered=0):
-        """Die after so many calls more are answered, whose answers come."""
+        """Die after so many more calls are answered."""
         for pending in self.queue[:answered]:
-            pending.make()
+            pending.execute()
+        for pending in self.queue[answered:]:
+            pending.error, pending.done = ActorLost("killed"), True
         self.queue.clear()
+        self.shard._ended = True  # no snapshots in the background any more
         self.dead = True
 
-    stop = die
+    def kill(self):
+        if not self.closed:
+            self.die()
+            self.closed = True
 
 
-@dataclass
-class InProcess:
+CLIENTS = {}
+
+
+def _same(key):
+    """A client sent to "another process" is the same one."""
+    return CLIENTS[key]
+
+
+class Local:
     """Starts shards in this process."""
 
-    clients: list = field(default_factory=list)
-    room: int = 2**40
-    background: bool = False
+    def __init__(self):
+        self.clients, self.declare = [], lambda declared: declared
 
-    def start(self, declaration):
-        self.clients.append(Client(pickle.loads(pickle.dumps(declaration))))
-        return self.clients[-1]
+    def connect(self, options, opened):
+        def start(run, declarations):
+            new = [Client(self.declare(pickle.loads(pickle.dumps(declared)))) for declared in declarations]
+            CLIENTS.update({id(client): client for client in new})
+            self.clients += new
+            return new
 
-    def newest(self, number, after):
-        found = [one for one in self.clients if one.number == number and one.epoch > after and not one.dead]
-        return max(found, key=lambda one: one.epoch, default=None)
-
-    def parcel(self, contents):
-        return pickle.loads(pickle.dumps(packed(contents)))
-
-    def batch_room(self):
-        return self.room
-
-    def shard(self, number):
-        """The live shard of a slot."""
-        return self.newest(number, -1)
+        return start
 
 
-def unable(start, error):
-    """Return `start` of shards whose `begin` raises an error."""
-
-    def started(declaration):
-        client = start(declaration)
-
-        def begin():
-            raise error
-
-        client.shard.begin = begin
-        return client
-
-    return started
+@contextmanager
+def shards_here():
+    """Let the shards of new replays be in this process."""
+    local = Local()
+    with patch("replaylab.distributed.replay.remote_replay.connect", local.connect):
+        yield local

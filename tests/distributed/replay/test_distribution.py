@@ -1,15 +1,17 @@
-"""Guarantee 2: draws from several shards are as if from one buffer, and what is reported was really done."""
+"""Draws from several shards follow the distribution of one buffer, and batches report what was really drawn."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from replaylab.distributed.replay.distribution import Portion, split, weights_of
-from replaylab.distributed.replay.shards.shard import Tally
+from replaylab.distributed.replay.distribution import split
+from replaylab.distributed.replay.ids import shard_of
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import (
     LAP,
     Combined,
+    Field,
+    FrameStack,
     Geometric,
     Greedy,
     LaBER,
@@ -29,25 +31,23 @@ from replaylab.replay import (
     Uniform,
 )
 from replaylab.research import AntiPrioritized, Blocks, Permuted
-from tests.distributed.replay.conftest import EPISODES, FIELDS, episode, replay, steps
+from tests.distributed.replay.conftest import EPISODES, FIELDS, FLAG, episode, replay, steps
 from tests.given import priorities_or_errors
 
 FALSE_ALARM = 1e-7
-STEP = 2**40 - 1
 UNEQUAL = (0, 0, 0, 1, 1, 2, 3, 3, 3, 3)
-"""Number of episodes by shard, for four shards."""
+"""Shard of each unroll, for four shards."""
 
 
 def unequal(sampler, **options):
-    """Four shards that hold unequally many steps of unequal priorities; all their ids, in order of x."""
-    made, transport = replay(4000, sampler=sampler, shards=4, **options)
-    writer = made.writer()
+    """Four shards that hold unequally many steps of unequal priorities; all ids in order of x."""
+    made = replay(4000, sampler=sampler, shards=4, **options)
     ids = []
     for k, shard in enumerate(UNEQUAL * 2):
-        writer._routes._home[:] = shard
-        ids.append(writer.put(steps(40 * k, 40, length=10**9), None, None, many=True))
-        writer.flush()
-    return made, transport, np.concatenate(ids)[:, 0]
+        made._own_writer._turn = shard
+        ids.append(made.extend(**steps(40 * k, 40, length=10**9)))
+    made.refresh()
+    return made, np.concatenate(ids)
 
 
 def chi_square(counts, distribution):
@@ -56,14 +56,17 @@ def chi_square(counts, distribution):
     return stats.chisquare(drawn, distribution / distribution.sum() * drawn.sum()).pvalue
 
 
+@pytest.mark.parametrize("batches", [1, 16])
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=0.5)], ids=repr)
-def test_four_unequal_shards_draw_as_one_buffer(sampler):
-    made, _, ids = unequal(sampler)
+def test_unequal_shards_draw_as_one_buffer(sampler, batches, monkeypatch):
+    made, ids = unequal(sampler)
+    monkeypatch.setattr(made, "_num_batches", lambda rows: batches)
     x = np.arange(len(ids))
     priorities = 1.0 + np.abs(np.sin(x)) * (x < 300) * 20
     priorities[::7] = 0.0
     given = priorities_or_errors(sampler, priorities)
     made.update_priorities(ids, **given)
+    made.refresh()
     one = ReplayBuffer(len(ids), FIELDS, sampler=sampler, seed=0)
     one.update_priorities(one.extend(**steps(0, len(ids), 10**9)), **given)
     distribution = one.probabilities(x)
@@ -76,62 +79,79 @@ def test_four_unequal_shards_draw_as_one_buffer(sampler):
     assert chi_square(counts, distribution) > FALSE_ALARM
     own = one.sample(1000)
     weight = dict(zip(own.x, own.weight, strict=True))
-    there = np.isin(batch.x, own.x)
-    assert batch.weight[there] == pytest.approx([weight[x] for x in batch.x[there]], rel=1e-5)
+    both = np.isin(batch.x, own.x)
+    assert batch.weight[both] == pytest.approx([weight[x] for x in batch.x[both]], rel=1e-5)
 
 
-def test_with_moving_priorities_and_stale_totals_what_is_reported_is_what_was_done():
-    """All priorities change between the totals' telling and the draw: rows follow q, and 1/(N·q) corrects all of it."""
-    made, _, ids = unequal(Prioritized(alpha=1.0, beta=1.0, normalize="none"))
-    made.stats()
-    random, pool = np.random.default_rng(1), made._pool
-    x, shard = np.arange(len(ids), dtype=float), ids >> 40
-    means, counts, expected, far = [], np.zeros(len(ids)), np.zeros(len(ids)), []
+@pytest.mark.parametrize("batches", [1, 4])
+def test_stale_totals_do_not_bias(batches, monkeypatch):
+    """Priorities change between the report of totals and the draw: rows follow q, and 1/(N·q) corrects all of it."""
+    made, ids = unequal(Prioritized(alpha=1.0, beta=1.0, normalize="none"))
+    monkeypatch.setattr(made, "_num_batches", lambda rows: batches)
+    random, x, shard = np.random.default_rng(1), np.arange(len(ids), dtype=float), shard_of(ids)
+    means, counts, expected, errors = [], np.zeros(len(ids)), np.zeros(len(ids)), []
     for _ in range(250):
-        reported = np.array(pool.totals())
+        made._group = made._ahead = None
+        reported = np.array([tally.total for tally in made._tallies()])
         priorities = random.uniform(0.2, 5, 4)[shard] * (1.1 + np.sin(x))
-        for slot in pool.slots:  # as another process would give it: the learner does not know
-            slot.client.call("update", 0, ids[shard == slot.number] & STEP, priorities[shard == slot.number], False)
-        batch = made.sample(64)
+        for slot in made._slots:  # as another learner would: this one does not know
+            mine = shard == slot.number
+            slot.client.call("draw", [], [(ids[mine], priorities[mine], False)]).result()
         true = np.bincount(shard, priorities)
         q = (reported / reported.sum() / true)[shard] * priorities
-        at = batch.x.astype(int)
-        assert batch.probability == pytest.approx(q[at], rel=1e-5)
-        counts += np.bincount(at, minlength=len(ids))
-        expected += q
-        far.append(np.abs(q / (priorities / priorities.sum()) - 1).max())
-        means.append((batch.x * batch.weight).mean())
+        for _ in range(batches):
+            batch = made.sample(64)
+            at = batch.x.astype(int)
+            assert batch.probability == pytest.approx(q[at], rel=1e-5)
+            counts += np.bincount(at, minlength=len(ids))
+            expected += q
+            means.append((batch.x * batch.weight).mean())
+        errors.append(np.abs(q / (priorities / priorities.sum()) - 1).max())
     assert chi_square(counts, expected) > FALSE_ALARM
-    assert np.mean(far) > 0.6  # so far off were the totals
-    error = (np.mean(means) - x.mean()) / (np.std(means) / np.sqrt(len(means)))
-    assert abs(error) < stats.norm.isf(FALSE_ALARM / 2)
+    assert np.mean(errors) > 0.6  # so wrong were the totals
+    z = (np.mean(means) - x.mean()) / (np.std(means) / np.sqrt(len(means)))
+    assert abs(z) < stats.norm.isf(FALSE_ALARM / 2)
 
 
-def test_uniform_rows_are_corrected_for_stale_totals_alone():
-    made, _, ids = unequal(Uniform())
-    made.stats()
-    pool, sizes = made._pool, np.bincount(ids >> 40)
-    wrong = dict(enumerate((50.0, 400.0, 10.0, 90.0)))
-    for slot in pool.slots:
+def test_weights_of_uniform_rows_correct_stale_totals():
+    made, ids = unequal(Uniform())
+    sizes = np.bincount(shard_of(ids))
+    wrong = (50.0, 400.0, 10.0, 90.0)
+    for slot in made._slots:
         slot.tally = slot.tally._replace(total=wrong[slot.number])
     batch = made.sample(2000)
-    shard = batch.id >> 40
-    assert batch.probability == pytest.approx(np.array(list(wrong.values()))[shard] / 550 / sizes[shard])
+    shard = shard_of(batch.id)
+    assert batch.probability == pytest.approx(np.array(wrong)[shard] / 550 / sizes[shard])
     assert batch.weight == pytest.approx(1 / len(ids) / batch.probability)
+    made.refresh()
+    made._ahead = None
     assert (made.sample(50).weight == 1).all()
 
 
-def test_an_equal_split_would_be_caught():
-    made, _, ids = unequal(Uniform())
-    counts = np.zeros(len(ids))
-    for slot in made._pool.slots:
-        mine = ids >> 40 == slot.number
-        counts[mine] = 5_000 / mine.sum()
-    assert chi_square(counts, made.probabilities(ids)) < FALSE_ALARM
+def test_readers_draw_independently_from_one_distribution(monkeypatch):
+    made, ids = unequal(Prioritized(alpha=1.0, beta=1.0))
+    priorities = 1.0 + np.arange(len(ids)) % 9
+    made.update_priorities(ids, priority=priorities)
+    made.refresh()
+    distribution, batches = priorities / priorities.sum(), []
+    readers = [made.reader(rank, 2) for rank in range(2)]
+    counts = np.zeros((2, len(ids)))
+    for _ in range(150):
+        batches = [reader.sample(64) for reader in readers]
+        for count, batch in zip(counts, batches, strict=True):
+            count += np.bincount(batch.x.astype(int), minlength=len(ids))
+    assert min(chi_square(count, distribution) for count in counts) > FALSE_ALARM
+    table = counts[:, distribution > 0].reshape(2, -1, 40).sum(axis=2)
+    assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
+    assert not np.array_equal(batches[0].id, batches[1].id)
+    for reader, batch in zip(readers, batches, strict=True):
+        assert reader.update_priorities(batch.id, priority=np.full(64, 50.0)) == 64
+        reader.refresh()
+    assert made.probabilities(batches[0].id) == pytest.approx(made.probabilities(batches[1].id))
 
 
 @pytest.mark.parametrize("totals", [[3.0, 0.0, 1.0], [0.0, 5.0], [1e-300, 1e300], [1.0] * 7, [0.0, 1.0, 0.0]])
-def test_strata_give_every_row_and_the_right_shares(totals):
+def test_strata_give_every_row_and_right_shares(totals):
     random, totals = np.random.default_rng(0), np.array(totals)
     counts = np.array([split(totals, 5, random, stratified=True) for _ in range(4000)])
     assert (counts.sum(1) == 5).all()
@@ -141,48 +161,39 @@ def test_strata_give_every_row_and_the_right_shares(totals):
 
 
 def as_binomial(counts, rows, p):
-    """Whether counts may be binomial: what is rare is one event."""
+    """Whether counts may be binomial; rare counts are one event."""
     expected = stats.binom.pmf(np.arange(rows + 1), rows, p) * len(counts)
-    found, often = np.bincount(counts, minlength=rows + 1), expected > 5
+    seen, often = np.bincount(counts, minlength=rows + 1), expected > 5
     if often.sum() == 1:
-        return found[often] == len(counts)
-    drawn, distribution = ([one[often][0] + one[~often].sum(), *one[often][1:]] for one in (found, expected))
-    return stats.chisquare(drawn, distribution).pvalue > FALSE_ALARM
-
-
-@pytest.mark.parametrize("totals", [[3.0, 0.0, 1.0], [0.0, 5.0], [1e-300, 1e300], [1.0] * 7, [1.0, 0.0], [0.1] * 10])
-def test_shares_that_are_not_stratified_are_multinomial(totals):
-    random, totals = np.random.default_rng(0), np.array(totals)
-    counts = np.array([split(totals, 5, random, stratified=False) for _ in range(4000)])
-    assert (counts.sum(1) == 5).all()
-    assert (counts[:, totals == 0] == 0).all()
-    for own, p in zip(counts.T, totals / totals.sum(), strict=True):
-        assert as_binomial(own, 5, p)
+        return seen[often] == len(counts)
+    drawn, wanted = ([c[often][0] + c[~often].sum(), *c[often][1:]] for c in (seen, expected))
+    return stats.chisquare(drawn, wanted).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=0.5, stratified=False)], ids=repr)
 def test_rows_of_a_batch_are_independent_over_shards(sampler):
-    """As of one buffer: of 64 rows a shard with half of the mass gives any number, not always 32."""
-    made, _ = replay(shards=2, sampler=sampler)
-    made.extend(**steps(0, 400))
-    first = np.array([(made.sample(64).id >> 40 == 0).sum() for _ in range(400)])
+    made = replay(shards=2, sampler=sampler)
+    for k in range(2):
+        made.extend(**steps(50 * k, 50))
+    first = np.array([(shard_of(made.sample(64).id) == 0).sum() for _ in range(400)])
     assert as_binomial(first, 64, 0.5)
 
 
 @pytest.mark.parametrize("sampler", [Uniform(stratified=True), Prioritized(), ReLo(), LAP()], ids=repr)
-def test_rows_of_a_stratified_batch_are_shared_out_evenly(sampler):
-    made, _ = replay(shards=2, sampler=sampler)
-    made.extend(**steps(0, 400))
-    assert {(made.sample(64, progress=0.0).id >> 40 == 0).sum() for _ in range(20)} == {32}
+def test_rows_of_a_stratified_batch_are_shared_evenly(sampler):
+    made = replay(shards=2, sampler=sampler)
+    for k in range(2):
+        made.extend(**steps(50 * k, 50))
+    assert {(shard_of(made.sample(64, progress=0.0).id) == 0).sum() for _ in range(20)} == {32}
 
 
 @pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
 def test_weights_are_those_of_one_buffer(normalize):
     sampler = Prioritized(alpha=0.7, beta=Linear(0.4, 1.0), normalize=normalize)
-    made, _, ids = unequal(sampler)
+    made, ids = unequal(sampler)
     errors = np.abs(np.cos(np.arange(len(ids)))) + 0.01
     made.update_priorities(ids, errors)
-    made.stats()  # with the totals as they are now
+    made.refresh()
     with pytest.warns(UserWarning, match=r"start value 0\.4 because `progress` was not passed"):
         held = made.sample(256)
     for batch, beta in ((held, 0.4), (made.sample(256, progress=0.5), 0.7)):
@@ -192,10 +203,9 @@ def test_weights_are_those_of_one_buffer(normalize):
 
 
 @pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
-def test_weights_count_the_steps_of_shards_that_nothing_is_drawn_from(normalize):
-    """N is of all that is stored, whatever its priority."""
+def test_weights_count_steps_of_priority_zero(normalize):
     sampler = Prioritized(alpha=1.0, beta=0.5, normalize=normalize)
-    made, _ = replay(100, sampler=sampler, shards=2, strict=True)
+    made = replay(100, sampler=sampler, shards=2, strict=True)
     one = ReplayBuffer(100, FIELDS, sampler=sampler, seed=0)
     for buffer in (made, one):
         first, second = buffer.extend(**steps(0, 5)), buffer.extend(**steps(5, 5))
@@ -205,37 +215,50 @@ def test_weights_count_the_steps_of_shards_that_nothing_is_drawn_from(normalize)
     assert ours == pytest.approx(theirs)
 
 
-def test_samplers_without_weights_have_none_where_totals_are_fresh():
-    for sampler in (Uniform(), LAP()):
-        made, _, ids = unequal(sampler)
-        made.update_priorities(ids, np.arange(len(ids)))
-        made.stats()
-        assert (made.sample(64).weight == 1).all()
-
-
-def test_a_portion_without_those_that_did_not_answer():
-    tally = Tally(0, 1, 10, 10.0, 1.0, 10, 10, 10)
-    portion = Portion(np.array([30.0, 0.0, 10.0]), {0: (np.full(3, 0.1), tally)}, {2: tally})
-    assert np.concatenate(portion.probabilities) == pytest.approx(0.075)
-    assert weights_of(Uniform(), None, [portion]) == pytest.approx(0.5 / 0.75)
-
-
-@pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=1.0)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=1.0)], ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("transform", [NStep(3, gamma=0.9), Sequence(4, overlap=0, burn_in=0)], ids=repr)
 def test_transforms_are_those_of_one_buffer(sampler, transform):
-    """Episodes lie in one shard: so a drawn row is what one buffer makes of the same step."""
-    made, _ = replay(400, EPISODES, sampler=sampler, transforms=[transform], next_obs="derived", shards=3, num_envs=2)
+    """An episode is stored in one shard: so a drawn row is what one buffer makes of the same step."""
+    made = replay(400, EPISODES, sampler=sampler, transforms=[transform], next_obs="derived", shards=2, num_envs=2)
     one = ReplayBuffer(400, EPISODES, transforms=[transform], next_obs="derived", num_envs=2, seed=0)
     for k in range(12):
         both = [episode(100 * (2 * k + e), 7) for e in range(2)]
         columns = {name: np.stack([part[name] for part in both], axis=1) for name in both[0]}
         made.extend(**columns), one.extend(**columns)
-    assert len({*(slot.tally.size for slot in made._pool.slots)}) == 1  # 24 episodes, 8 for each shard
     want = {float(row): k for k, row in enumerate(one.get(one.stored_ids()[0])["obs"][:, 0])}
     batch = made.sample(64)
     first = batch.obs.reshape(64, -1)[:, 0]
     same = one.as_batch([want[float(value)] for value in first])
+    assert list(batch) == list(one.sample(1))
     for name in ("obs", "reward", "next_obs"):
+        assert np.array_equal(batch[name], same[name]), name
+
+
+@pytest.mark.parametrize("stack", [FrameStack(3, padding="zero"), FrameStack(3, stacked_input=True)], ids=repr)
+def test_stacks_are_those_of_one_buffer(stack):
+    """Frames travel once; the reader puts both stacks together."""
+    frame = Field((2,), np.uint8)
+    fields = {"obs": frame, "reward": Field(), "next_obs": frame, "terminated": FLAG, "truncated": FLAG}
+    options = {"transforms": [stack], "next_obs": "derived", "num_envs": 2}
+    made = replay(200, fields, sampler=Uniform(), shards=2, **options)
+    one = ReplayBuffer(200, fields, **options, seed=0)
+    writer = made.writer()
+    for t in range(90):
+        frames = np.stack([np.full(2, t, np.uint8), np.full(2, t + 100, np.uint8)])
+        given = {"obs": frames, "next_obs": frames + 1}
+        if stack.stacked_input:
+            age = np.minimum(t % 9, np.arange(2, -1, -1))
+            given = {name: frame[:, None] - age[:, None].astype(np.uint8) for name, frame in given.items()}
+            if t % 9 < 2:  # padding repeats the first frame
+                given["next_obs"][:, 0] = given["obs"][:, 0]
+        over = np.full(2, t % 9 == 8)
+        given |= {"reward": np.arange(2) * 1000 + t, "terminated": over, "truncated": np.zeros(2, bool)}
+        writer.add(**given), one.add(**given)
+    writer.flush()
+    ids = {float(reward): k for k, reward in enumerate(one.get(one.stored_ids()[0])["reward"])}
+    batch = made.sample(300)
+    same = one.as_batch([ids[float(reward)] for reward in batch.reward])
+    for name in ("obs", "next_obs", "terminated"):
         assert np.array_equal(batch[name], same[name]), name
 
 
@@ -247,16 +270,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("sampler", REFUSED, ids=lambda sampler: type(sampler).__name__)
-def test_samplers_whose_distributions_do_not_join_are_refused_with_the_reason(sampler):
-    with pytest.raises(
-        ConfigError, match=f"{type(sampler).__name__} cannot be drawn from several shards exactly: .{{20}}"
-    ):
+def test_samplers_whose_distributions_do_not_join(sampler):
+    with pytest.raises(ConfigError, match=f"{type(sampler).__name__} cannot be drawn from several shards exactly: "):
         replay(sampler=sampler)
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(), ReLo(), LAP(), AntiPrioritized(), Permuted()], ids=repr)
-def test_the_others_have_their_distribution(sampler):
-    made, _, ids = unequal(sampler)
+def test_other_samplers_have_their_distribution(sampler):
+    made, ids = unequal(sampler)
     made.update_priorities(ids, np.linspace(0.1, 3, len(ids)))
     assert made.probabilities(ids).sum() == pytest.approx(1.0)
     batch = made.sample(32, progress=0.0)
@@ -264,24 +285,42 @@ def test_the_others_have_their_distribution(sampler):
 
 
 def test_nothing_to_draw():
-    made, _ = replay(shards=3, min_size=10)
+    made = replay(shards=3, min_size=10)
     with pytest.raises(EmptyBufferError, match="0 steps are stored in all shards, but a batch needs 10"):
         made.sample(4)
     ids = made.extend(**steps(0, 10))
     made.update_priorities(ids, priority=np.zeros(10))
+    made.refresh()
     with pytest.raises(EmptyBufferError, match="every one of the 10 stored steps has priority 0"):
         made.sample(4)
 
 
-def test_several_batches_are_asked_for_by_one_call():
-    """Half of those that are on their way, where they are small; and every batch follows the sampling distribution."""
-    made, _, ids = unequal(Prioritized(alpha=1.0, beta=1.0), prefetch=7)
-    calls = [0]
-    for slot in made._pool.slots:
-        call = slot.client.call
-        slot.client.call = lambda *given, call=call, **more: calls.append(given[0] == "draw") or call(*given, **more)
-    distribution, counts = made.probabilities(ids), np.zeros(len(ids))
-    for _ in range(200):
-        counts += np.bincount(made.sample(64).x.astype(int), minlength=len(ids))
-    assert sum(calls) < 4 * (200 + 8) / 3
-    assert chi_square(counts, distribution) > FALSE_ALARM
+def test_a_call_carries_many_batches_and_their_feedback(monkeypatch, local):
+    made, _ = unequal(Prioritized(alpha=1.0, beta=1.0))
+    monkeypatch.setattr(made, "_num_batches", lambda rows: 8)
+    before = len(local.clients[0].calls)
+    for _ in range(80):
+        batch = made.sample(16)
+        assert batch.id.shape == batch.weight.shape == (16,)
+        made.update_priorities(batch.id, np.ones(16))
+    assert len(local.clients[0].calls) - before <= 11
+    assert 4 <= made.priority_age <= 16
+
+
+def test_slow_updates_get_batches_one_by_one():
+    made, _ = unequal(Uniform())
+    made.sample(16)
+    made._cost, made._interval = 0.0005, 0.02
+    assert made._num_batches(16) == 1
+    made._interval = 0.0002
+    assert made._num_batches(16) == 16
+    made._row_bytes = 10**6
+    assert made._num_batches(16) == 1
+
+
+def test_batches_are_prefetched_and_end(local):
+    torch = pytest.importorskip("torch")
+    made, _ = unequal(Uniform())
+    batches = list(made.batches(8, prefetch=2, total=5, device="cpu"))
+    assert len(batches) == 5
+    assert isinstance(batches[0].x, torch.Tensor)

@@ -6,12 +6,11 @@ import pytest
 from replaylab.distributed.replay import Limiter, RemoteOptions, RemoteReplay, Snapshots
 from replaylab.replay import Prioritized, Uniform
 from tests.distributed.replay.conftest import FIELDS, replay, steps
-from tests.distributed.replay.in_process import InProcess
 from tests.senseless import ANY, ARRAY, SEED, TRUTH, Call, misshapen, wrongs
 
 
 def filled(sampler=Uniform()):  # noqa: B008 - frozen
-    made, _ = replay(20, shards=2, sampler=sampler)
+    made = replay(20, shards=2, sampler=sampler)
     made.extend(**steps(0, 10))
     return made
 
@@ -20,39 +19,26 @@ def prioritized():
     return filled(Prioritized(beta=0.4))
 
 
-MADE = {
-    "num_envs": "None",
-    "replicas": "None",
-    "storage": "None",
-    "sampler": "None",
-    "transforms": "[]",
-    "retention": "None",
-    "autoreset": "None",
-    "count_replays": TRUTH,
-    "seed": SEED,
-}
-OPTIONS = {
-    "placement": ANY,
-    "address": "None",
-    "prefetch": "0",
-    "limiter": "None",
-    "snapshot": "None",
-    "strict": TRUTH,
-    "transport": ANY,
-}
-HERE = RemoteOptions(transport=InProcess())
+NONE = dict.fromkeys(("num_envs", "replicas", "storage", "sampler", "retention", "autoreset"), "None")
+OPTIONS = {"placement": ANY, "address": "None", "limiter": "None", "snapshot": "None", "strict": TRUTH}
 IDS = np.arange(3)
 MORE = "3.5 huge"
 PRIORITY = {"td_error": "None", "priority": "0 3.5"}
 STEP = {name: value[0] for name, value in steps(0, 1).items()}
 FLAGS = dict.fromkeys(FIELDS, "True") | {"x": ARRAY, "where": "None True", "final_obs": "None"}
+LIMITS = {"samples_per_insert": 1.0, "error_buffer": 64.0}
 CALLS = [
-    Call(Limiter, {"samples_per_insert": 1.0}, {"samples_per_insert": MORE, "slack": f"0 {MORE}", "timeout": MORE}),
+    Call(Limiter, LIMITS, dict.fromkeys([*LIMITS, "timeout"], MORE)),
     Call(Snapshots, {"folder": "there"}, {"folder": "text", "period": "3.5 huge"}),
-    Call(RemoteReplay, {"capacity": 10, "fields": FIELDS, "options": HERE}, MADE),
+    Call(
+        RemoteReplay,
+        {"capacity": 10, "fields": FIELDS},
+        NONE | {"transforms": "[]", "count_replays": TRUTH, "seed": SEED},
+    ),
     Call(RemoteOptions, {}, OPTIONS),
     Call("sample", {"batch_size": 2}, {"progress": "None 0"}, make=filled),
     Call("writer", {}, {"envs": "None"}, make=filled),
+    Call("reader", {}, {"rank": "0"}, make=filled),
     Call("update_priorities", {"ids": IDS, "priority": IDS}, PRIORITY, make=prioritized),
     Call("probabilities", {"ids": IDS}, {"ids": "-1 0 []", "batch_size": "None", "progress": "None 0"}, make=filled),
     Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, make=filled),

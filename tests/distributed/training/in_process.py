@@ -1,93 +1,106 @@
-"""Actors in this process: they do what they are asked for when it is waited for, and die when a test reports it."""
+"""Actors, hub and evaluator in this process: each time the learner looks, every actor takes a turn, or dies."""
 
+import pickle
 from dataclasses import dataclass, field
 
-import numpy as np
+import cloudpickle
 
-from replaylab.distributed.replay.shards.transport import ShardLost
+from replaylab.distributed.replay.shard import ActorLost
 from replaylab.distributed.training.actor import Actor
+from replaylab.distributed.training.actor_pool import HUB
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.loop import perform
 from replaylab.distributed.training.options import Actors, Shards
-from replaylab.learners import Callbacks
-from tests.distributed.replay.in_process import InProcess
+from replaylab.learners import Callbacks, Checkpoints
+
+MOST_RESTARTS, PROCESSES = 5, {}
 
 
-@dataclass
 class Answer:
-    """Reply of an actor to a call, which begins if it has no arguments; none if the actor is dead."""
+    """An answer that is computed when it is looked at; that to an actor's `run` after as many looks as it has turns."""
 
-    client: object
-    arguments: tuple
+    def __init__(self, process, method, arguments):
+        self.process, self.call, self.done, self.error, self.value = process, (method, arguments), False, None, None
 
     def ready(self):
-        return True
+        process, (method, arguments) = self.process, self.call
+        if self.done or process.launcher.never(process):
+            return self.done
+        try:
+            self.value = pickle.loads(pickle.dumps(process.call_now("turn" if method == "run" else method, arguments)))
+        except Exception as error:
+            self.error = error
+        self.done = self.error is not None or method != "run" or not self.value
+        return self.done
 
     def result(self):
-        client = self.client
-        assert not client.launcher.never(client)
-        if self.arguments and client.launcher.dying(client):
-            client.dead = True
-        if client.dead:
-            raise ShardLost("killed")
-        if not self.arguments:
-            client.actor = Actor(*client.made_of)
-            return None
-        report = client.actor.step(*self.arguments)
-        client.launcher.versions.append(self.arguments[0])
-        return report
+        assert self.ready()
+        if self.error is not None:
+            raise self.error
+        return self.value
 
 
-@dataclass
-class Client:
-    """An actor, made by its first call, `begin`."""
+class Process:
+    """An object that its first call creates, again after each death."""
 
-    launcher: object
-    number: int
-    life: int
-    made_of: tuple
-    actor: object = None
-    dead: bool = False
+    def __init__(self, launcher, name, make):
+        self.launcher, self.name, self.make = launcher, name, make
+        self.object, self.life, self.killed = None, 0, False
+        PROCESSES[id(self)] = self
 
-    def call(self, method, *arguments, parcel=None):
-        assert method == ("step" if arguments else "begin")
-        if self.dead:
-            raise ShardLost("killed")
-        return Answer(self, (*arguments, parcel) if arguments else ())
+    def call(self, method, *arguments):
+        answer = Answer(self, method, arguments)
+        if self.name == HUB:
+            answer.ready()
+        return answer
 
-    def stop(self):
-        self.dead = True
+    def __reduce__(self):
+        return _same, (id(self),)
+
+    def call_now(self, method, arguments):
+        while self.launcher.dying(self):
+            self.object, self.life = None, self.life + 1
+            if self.life > (0 if self.name == HUB else MOST_RESTARTS):
+                self.killed = True
+                break
+        if self.killed:
+            raise ActorLost("killed")
+        if self.object is None:
+            self.object = pickle.loads(cloudpickle.dumps(self.make))(self.life)
+            self.launcher.created.append(self.object)
+        return getattr(self.object, method)(*arguments)
+
+    def kill(self):
+        self.killed = True
+
+
+def _same(key):
+    """A process sent to "another process" is the same one."""
+    return PROCESSES[key]
 
 
 @dataclass
 class Launcher:
-    """Starts actors in this process.
+    """Starts processes in this process.
 
     Attributes:
-        dying: Says of a client, before it answers, whether it dies now.
-        never: Says of a client whether it never begins.
-        busy: Says of a client, each time one looks, whether its answer is yet to come.
-        versions: Of the weights of every call that was answered.
+        dying: Whether a process dies before its next call.
+        never: Whether a process does not answer.
+        created: All objects of processes.
     """
 
-    declare: object
-    writer: object
-    dying: object = lambda client: False
-    never: object = lambda client: False
-    busy: object = lambda client: False
-    started: list = field(default_factory=list)
-    versions: list = field(default_factory=list)
+    dying: object = lambda process: False
+    never: object = lambda process: False
+    created: list = field(default_factory=list)
+    processes: list = field(default_factory=list)
 
-    def start(self, number, life):
-        self.started.append(Client(self, number, life, (self.declare(number, life), self.writer(number))))
-        return self.started[-1]
+    def start(self, name, make, *, anywhere=False):
+        self.processes.append(Process(self, name, make))
+        return self.processes[-1]
 
-    def publish(self, weights):
-        return {name: np.array(array) for name, array in weights.items()}
-
-    def ready(self, pendings, seconds):
-        assert pendings
-        return [not (self.never(one.client) or self.busy(one.client)) for one in pendings]
+    @property
+    def actors(self):
+        return [created for created in self.created if isinstance(created, Actor)]
 
 
 class StopError(Exception):
@@ -104,19 +117,13 @@ def stops(after):
     return Callbacks(progress=stop)
 
 
-TWO = Actors(2), Shards(2)
+TWO = Actors(2, envs=1), Shards(2)
 
 
-def trained(
-    configuration, actors=TWO[0], shards=TWO[1], *, seed=0, checkpoints=None, resume=None, made=Launcher, **options
-):
-    """Train in this process; return the metrics, the run and the launcher."""
-    fates = {name: options.pop(name) for name in ("dying", "never", "busy") if name in options}
-    run, stages = LearnerRun(configuration, seed, actors, **options), []
-
-    def launcher(declare, writer):
-        stages.append(made(declare, writer, **fates))
-        return stages[0]
-
-    metrics = perform(run, actors, shards, checkpoints, resume, InProcess(), launcher)
-    return metrics, run, stages[0]
+def trained(configuration, actors=TWO[0], shards=TWO[1], *, seed=0, hooks=(), launcher=None, folder=None, **options):
+    """Train in this process, with checkpoints every 100 steps in a folder; return metrics, run and launcher."""
+    launcher = launcher or Launcher()
+    checkpoints = options.pop("checkpoints", folder and Checkpoints(folder, 100))
+    run = LearnerRun(configuration, seed, actors, hooks)
+    metrics = perform(run, actors, shards, checkpoints, options.pop("resume", None), lambda name: launcher)
+    return metrics, run, launcher

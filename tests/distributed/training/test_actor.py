@@ -1,12 +1,15 @@
-"""Arguments of an actor's writer."""
+"""Steps that an actor stores."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from replaylab.distributed.training.actor import Actor, ActorDeclaration
+from replaylab.distributed.training.actor import Actor
+from replaylab.distributed.training.hub import Hub, Report
+from replaylab.distributed.training.options import Actors
 from replaylab.learners import DQN, TrainingConfig
+from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Field, ReplayBuffer, Uniform
 
 
@@ -38,7 +41,9 @@ class Halves(VectorEnv):
 
 
 class Writer:
-    """Stores what it is given in a buffer."""
+    """Stores steps in a buffer."""
+
+    lost_steps = 0
 
     def __init__(self, envs):
         fields = {"obs": Field((1,)), "action": Field((), np.int64), "reward": Field(), "next_obs": Field((1,))}
@@ -50,18 +55,60 @@ class Writer:
         pass
 
 
+class RatedDQN(DQN):
+    def agents(self, observation_space, action_space, seeds):
+        agents = super().agents(observation_space, action_space, seeds)
+        agents.__class__ = Rated
+        return agents
+
+
 gym.register("test/Halves-v0", vector_entry_point=Halves)
 
 
-@pytest.mark.parametrize("steps", [1, 4])
-def test_final_obs_after_integer_reset_keeps_fractions(steps):
-    pytest.importorskip("torch")
-    configuration = TrainingConfig("test/Halves-v0", DQN(hidden=(4,)), Uniform(), total_steps=10)
-    writer = Writer(2)
-    actor = Actor(ActorDeclaration(0, 0, configuration, configuration.learner, 0, (1.0, 1.0)), writer)
-    weights = actor._agents.weights()
-    for _ in range(12 // steps):
-        actor.step(0, steps, 0.0, weights)
+class Client:
+    """A hub in this process."""
+
+    def __init__(self, hub):
+        self.hub = hub
+
+    def call(self, method, *arguments):
+        answer = getattr(self.hub, method)(*arguments)
+        return type("Answer", (), {"result": lambda self: answer})()
+
+
+class Rated(PerceptronAgents):
+    """Agents whose initial TD errors are the rewards plus the observations."""
+
+    def initial_td_errors(self, columns):
+        return columns["reward"] + columns["obs"][..., 0]
+
+
+def actor_of(monkeypatch, learner, unroll):
+    configuration = TrainingConfig("test/Halves-v0", learner, Uniform(), total_steps=10)
+    hub, writer = Hub(1, 2), Writer(2)
+    actor = Actor(0, 0, Actors(1, envs=2, unroll=unroll), configuration, learner, 0, writer, Client(hub))
+    hub.publish(0, actor._agents.weights(), 0.0, 24, True, {})
+    monkeypatch.setattr("replaylab.distributed.training.actor.SECONDS", 1e9)
+    return actor, hub, writer
+
+
+@pytest.mark.parametrize("unroll", [1, 4])
+def test_final_obs_after_integer_reset_keeps_fractions(unroll, monkeypatch):
+    actor, hub, writer = actor_of(monkeypatch, DQN(hidden=(4,)), unroll)
+    for _ in range(12 // unroll):
+        assert actor.turn()
     stored = writer.buffer.get(np.arange(24))
     assert stored["obs"][::2, 0].tolist() == [0.0, 0.5, 1.0] * 4
     assert stored["next_obs"][::2, 0].tolist() == [0.5, 1.0, 1.5] * 4
+    assert actor.turn()  # nothing is left to grant
+    assert hub.publish(0, None, 0.0, 24, True, {})[0][:3] == (24, 0, [3.0] * 8)
+    hub.exchange(0, 1, Report(), 0, 1)
+    assert not actor.turn()
+
+
+def test_initial_td_errors_of_agents_are_stored(monkeypatch):
+    actor, _, writer = actor_of(monkeypatch, RatedDQN(hidden=(4,)), 3)
+    errors = []
+    writer.extend = lambda td_error, **columns: errors.append(td_error)
+    actor.turn()
+    assert errors[0].tolist() == [[1.0, 1.0], [1.5, 1.5], [2.0, 2.0]]

@@ -1,24 +1,20 @@
 """Training by actors, with actors and shards in this process."""
 
-import shutil
-from itertools import count, cycle
-from types import SimpleNamespace
+from itertools import count
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab.distributed.training import Actors, Shards, checkpoint, train
-from replaylab.distributed.training.checkpoint import load
+from replaylab.distributed.training import Actors, Shards, train
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.errors import ConfigError, NonFiniteError, SnapshotError, StorageError
 from replaylab.learners import DQN, SB3, Checkpoints, Hook, QLearning, TrainingConfig
-from replaylab.learners.training import metrics_recorder
 from replaylab.replay import NStep, Prioritized, RankBased, ReLo, Uniform
-from tests.distributed.replay.conftest import replay
 from tests.distributed.training.in_process import Launcher, StopError, stops, trained
 
 LEARNER = DQN(hidden=(8,), batch_size=16, capacity=400, learning_starts=40, train_period=4)
+PRIORITIZED = Prioritized(beta=0.4)
 
 
 @pytest.fixture
@@ -60,23 +56,19 @@ class Counter(gym.Env):
 gym.register("test/Counter-v0", Counter)
 
 
-PRIORITIZED = Prioritized(beta=0.4)
-
-
 def config(sampler=PRIORITIZED, learner=LEARNER, env="test/Counter-v0", **options):
     options = {"total_steps": 200, "eval_every": 100, "eval_episodes": 1, "log_every": 50} | options
     return TrainingConfig(env, learner, sampler, **options)
 
 
-class Remote(Hook):
-    """Looks at every batch, and at the replay at the end."""
+class Seen(Hook):
+    """Keeps every batch, and the replay's figures at the end."""
 
     def __init__(self):
-        self.batches, self.rows = [], 0
+        self.batches = []
 
     def on_update(self, run, update, batch):
         self.batches.append(batch)
-        self.rows += batch.id.size
         assert run.clock.steps == LEARNER.learning_starts + LEARNER.train_period * len(self.batches[1:])
 
     def on_end(self, run, over):
@@ -84,12 +76,11 @@ class Remote(Hook):
 
 
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
-def test_every_step_is_stored_once_and_true_and_updates_keep_pace(mode):
-    seen = Remote()
-    actors = Actors(3, envs=2, unroll=5)
-    metrics, run, launcher = trained(config(autoreset_mode=mode), actors, hooks=[seen])
+def test_steps_are_stored_once_and_unchanged(mode):
+    seen = Seen()
+    metrics, run, launcher = trained(config(autoreset_mode=mode), Actors(3, envs=2, unroll=5), hooks=[seen])
     assert run.clock.steps == seen.stats.added
-    assert 200 <= run.clock.steps < 206
+    assert 200 <= run.clock.steps < 202
     assert run.agents.updates == (200 - 40) // 4 + 1
     assert metrics.of("eval/mean_reward")[0].tolist() == [100, 200]
     for batch in seen.batches:
@@ -103,126 +94,120 @@ def test_every_step_is_stored_once_and_true_and_updates_keep_pace(mode):
     returns = metrics.of("rollout/ep_rew")[1]
     assert len(returns)
     assert (returns == 28.0).all()
-    newest = max(launcher.versions)
-    assert run.agents.updates - newest <= actors.publish_every + run.ahead / 4 + 1
-    assert launcher.versions[0] == 0
+    assert max(actor._version for actor in launcher.actors) > 0
 
 
-def test_actors_explore_by_their_numbers_and_act_by_the_newest_weights():
-    actors = Actors(2, envs=3, epsilon=0.5, alpha=5.0)
+def test_actors_explore_by_number_and_follow_the_weights():
+    actors = Actors(2, envs=3, unroll=4, epsilon=0.5, alpha=5.0)
     assert np.allclose(actors.epsilons().ravel(), 0.5 ** (1 + np.arange(6)))
-    assert Actors(1).epsilons().tolist() == [[0.4]]
+    assert Actors(1, envs=1).epsilons().tolist() == [[0.4]]
     _, run, launcher = trained(config(), actors)
-    mine, theirs = run.agents, [client.actor._agents for client in launcher.started]
     fresh = LearnerRun(config(), 0, actors).agents
-    assert not np.array_equal(mine.core.online, fresh.core.online)
-    for one in theirs:
-        assert not np.array_equal(one.core.online, fresh.core.online)
-        one.take_weights(mine.weights())
+    assert not np.array_equal(run.agents.core.online, fresh.core.online)
+    assert [actor._epsilons.tolist() for actor in launcher.actors] == actors.epsilons().tolist()
+    assert any((actor._agents.core.online != fresh.core.online).any() for actor in launcher.actors)
+    for actor in launcher.actors:
+        actor._agents.take_weights(run.agents.weights())
         obs = np.ones((1, 4, 3), np.float32)
-        assert np.array_equal(one.q_values(obs), mine.q_values(obs))
+        assert np.array_equal(actor._agents.q_values(obs), run.agents.q_values(obs))
 
 
-def test_actors_that_die_are_started_again_and_their_episodes_are_not_joined():
+def test_dead_actors_restart_and_episodes_are_not_joined():
     """With n-step returns: none reaches from a dead actor's last episode into its successor's first."""
-    seen = Remote()
-    deaths = iter([7, 15, 22, 30])
-    due, calls = [next(deaths)], [0]
+    seen, looks = Seen(), count()
 
-    def dying(client):
-        calls[0] += 1
-        if calls[0] < due[0]:
-            return False
-        due[0] = next(deaths, 10**9)
-        return True
+    def dying(process):
+        return process.name.startswith("actor") and next(looks) in (7, 15, 22, 30)
 
-    where = config(transforms=[NStep(3, LEARNER.gamma)], total_steps=400)
-    _, run, launcher = trained(where, Actors(2, unroll=5), hooks=[seen], dying=dying)
+    given = config(transforms=[NStep(3, LEARNER.gamma)], total_steps=400)
+    _, run, launcher = trained(given, Actors(2, envs=1, unroll=5), hooks=[seen], launcher=Launcher(dying=dying))
     assert run.clock.steps == 400
     assert run.agents.updates == 91
-    lives = [[client.life for client in launcher.started if client.number == number] for number in (0, 1)]
-    assert len(launcher.started) == 6
-    assert lives == [list(range(len(one))) for one in lives]
+    assert len(launcher.actors) == 2 + 4
+    assert len({actor._seeds[0] for actor in launcher.actors}) == 6
     for batch in seen.batches:
         obs, after = batch.obs[0], batch.next_obs[0]
         assert (obs[:, :2] == after[:, :2]).all()
 
 
-def test_an_actor_that_cannot_live_ends_training():
-    with pytest.raises(StorageError, match=r"actor 1 died 6 times before it had stored a step, .* of: killed"):
-        trained(config(), dying=lambda client: client.number == 1)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("actor-1", "actor 1 died too often, the last time because of: killed; check the memory of its node"),
+        ("training", "the hub died: killed; continue from the last checkpoint"),
+        ("evaluator", "the evaluator died too often: killed"),
+    ],
+)
+def test_process_that_always_dies_ends_training(name, words):
+    launcher = Launcher(dying=lambda process: process.name == name)
+    with pytest.raises(StorageError, match=words):
+        trained(config(), launcher=launcher)
+    assert all(process.killed for process in launcher.processes)
 
 
-def test_training_goes_on_without_an_actor_that_gets_no_place(monkeypatch, caplog):
-    monkeypatch.setattr("replaylab.distributed.training.actor_pool.SILENCE", 0.0)
-    metrics, run, launcher = trained(config(), Actors(3), never=lambda client: client.number == 1)
-    assert run.clock.steps == 200
+def test_dead_evaluator_restarts_and_no_evaluation_is_lost():
+    deaths = iter([True, True])
+    launcher = Launcher(dying=lambda process: process.name == "evaluator" and next(deaths, False))
+    metrics, *_ = trained(config(), launcher=launcher)
     assert metrics.of("eval/mean_reward")[0].tolist() == [100, 200]
-    assert [client.actor is None for client in launcher.started] == [False, True, False]
-    assert [one.getMessage() for one in caplog.records if "actor 1" in one.getMessage()] == [
-        "actor 1 has not begun within 0 s, and training continues without it: "
-        "its environment takes long to make, or no "
-        "node has the cores free that it is to get (see ray status)"
-    ]
 
 
-def test_an_actor_that_hangs_is_reported(monkeypatch, caplog):
-    monkeypatch.setattr("replaylab.distributed.training.actor_pool.SILENCE", 0.0)
-    asked = count()
-
-    def busy(client):
-        return client.number == 1 and client.actor is not None and next(asked) < 3
-
-    trained(config(), busy=busy)
-    assert "actor 1 has not answered for 0 s, and what it was asked for is waited for" in caplog.text
+def test_training_continues_without_a_silent_actor(monkeypatch, caplog):
+    monkeypatch.setattr("replaylab.distributed.training.hub.SILENCE", 0.05)
+    launcher = Launcher(never=lambda process: process.name == "actor-1")
+    metrics, run, _ = trained(config(total_steps=2000), Actors(3, envs=1, unroll=4), launcher=launcher)
+    assert run.clock.steps == 2000
+    assert metrics.of("eval/mean_reward")[0].tolist()[-1] == 2000
+    assert "actor 1 has not called for 60 s, and training continues without it" in caplog.text
 
 
-def test_actors_that_were_started_end_where_another_cannot_be():
-    started = []
-
-    class Full(Launcher):
-        def start(self, number, life):
-            if number == 2:
-                raise StorageError("no more")
-            started.append(super().start(number, life))
-            return started[-1]
-
-    with pytest.raises(StorageError, match="no more"):
-        trained(config(), Actors(3), made=Full)
-    assert [client.dead for client in started] == [True, True]
-
-
-def test_nothing_is_skipped_where_actors_store_more_than_was_due(tmp_path):
-    """An actor of eight environments stores up to seven steps more."""
-    metrics, run, _ = trained(
-        config(total_steps=303, eval_every=101), Actors(1, envs=8), checkpoints=Checkpoints(tmp_path, 100)
-    )
-    assert metrics.of("eval/mean_reward")[0].tolist() == [101, 202, 303]
-    assert run.clock.steps >= 303
-    again = LearnerRun(config(total_steps=303, eval_every=101), 0, Actors(1, envs=8))
-    load(tmp_path, again, 8)
-    assert (again.clock.steps, again.until) == (run.clock.steps, 303)
-
-
-def test_hooks_go_on_from_a_checkpoint(tmp_path):
-    class Batches(Hook):
-        seen = 0
-
+def test_dead_shard_costs_steps_and_training_continues(local):
+    class Kills(Hook):
         def on_update(self, run, update, batch):
-            self.seen += 1
+            if run.agents.updates == 20:
+                local.clients[0].die()
 
-        def state(self):
-            return {"seen": np.array(self.seen)}
+        def on_end(self, run, over):
+            self.stats = run.replay.replay.stats()
 
-        def restore(self, state):
-            self.seen = int(state["seen"])
+    kills = Kills()
+    _, run, _ = trained(config(total_steps=400), Actors(2, envs=2, unroll=4), hooks=[kills])
+    assert kills.stats.losses == 1
+    assert kills.stats.lost_steps > 0
+    assert run.clock.steps >= 400
+    assert run.agents.updates + run.skipped == 91
 
-    trained(config(), checkpoints=Checkpoints(tmp_path, 100), hooks=[Batches()])
-    hook = Batches()
+
+def test_no_evaluation_is_skipped_with_many_environments(tmp_path):
+    """An actor of eight environments stores up to seven steps more than are due."""
+    given = config(total_steps=303, eval_every=101)
+    metrics, run, _ = trained(given, Actors(1, envs=8), folder=tmp_path)
+    assert metrics.of("eval/mean_reward")[0].tolist() == [101, 202, 303]
+    assert 303 <= run.clock.steps < 311
+
+
+class Updates(Hook):
+    """Counts updates, with a state."""
+
+    seen = 0
+
+    def on_update(self, run, update, batch):
+        self.seen += 1
+
+    def state(self):
+        return {"seen": np.array(self.seen)}
+
+    def restore(self, state):
+        self.seen = int(state["seen"])
+
+
+def test_hooks_continue_from_a_checkpoint(tmp_path):
+    trained(config(), folder=tmp_path, hooks=[Updates()])
+    hook = Updates()
     _, run, _ = trained(config(), resume=tmp_path, hooks=[hook])
     assert hook.seen == run.agents.updates == 41
 
-    class Others(Batches):
+    class Others(Updates):
         def restore(self, state):
             self.seen = int(state["others"])
 
@@ -230,71 +215,27 @@ def test_hooks_go_on_from_a_checkpoint(tmp_path):
         trained(config(), resume=tmp_path, hooks=[Others()])
 
 
-def test_the_speed_is_of_what_was_trained_since_the_run_goes_on(tmp_path, monkeypatch):
-    """A second passes between two looks at the clock, so the speeds add up to the steps."""
-    monkeypatch.setattr(metrics_recorder, "time", SimpleNamespace(perf_counter=map(float, count()).__next__))
-    trained(config(total_steps=200), checkpoints=Checkpoints(tmp_path, 100))
-    speeds = []
-
-    class Reported(Hook):
-        def on_metrics(self, now, values):
-            speeds.extend(values.get("time/fps", ()))
-
-    with monkeypatch.context() as patch:  # continues from the checkpoint, with a longer budget
-        patch.setattr(checkpoint, "check_same_run", lambda *_: None)
-        trained(config(total_steps=300), resume=tmp_path, hooks=[Reported()])
-    assert speeds
-    assert sum(speeds) <= 100
-
-
-def test_a_replay_of_another_run_is_not_taken_for_ones_own(tmp_path):
-    trained(config(), checkpoints=Checkpoints(tmp_path, 100))
-    shutil.rmtree(tmp_path / "replay")
-    with pytest.raises(SnapshotError, match="holds no snapshot of a RemoteReplay"):
-        trained(config(), resume=tmp_path)
-    other, _ = replay(50, shards=2)
-    other.save(tmp_path / "replay")
-    with pytest.raises(SnapshotError, match="has lost its replay to another one, which was begun in the same folder"):
-        trained(config(), resume=tmp_path)
-
-
-def test_checkpoints_that_cannot_be_are_refused_before_ray_is_started(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="`folder` must be a folder"):
-        train(config(), hooks=[Checkpoints(tmp_path / "file")])
-    with pytest.raises(ConfigError, match="`hooks` must have one Checkpoints at most with actors, but got 2"):
-        train(config(), hooks=[Checkpoints(tmp_path / "a"), Checkpoints(tmp_path / "b")])
-
-
-def test_what_an_environment_does_wrong_comes_out():
-    with pytest.raises(NonFiniteError, match="`reward` of test/Counter-v0 must be finite"):
-        trained(config(env_options={"poison": 4}))
-
-
-def test_a_run_goes_on_from_its_checkpoint(tmp_path):
-    saving = Checkpoints(tmp_path / "run", 100)
-    whole, run, _ = trained(config(total_steps=300), checkpoints=saving)
+def test_run_continues_from_its_checkpoint(tmp_path):
+    complete, *_ = trained(config(total_steps=300), folder=tmp_path / "run")
     assert (tmp_path / "run" / "agents-0.npz").is_file()
 
     other = tmp_path / "other"
     with pytest.raises(StopError):
-        trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), hooks=[stops(200)])
-    metrics, run, launcher = trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), resume=other)
-    assert run.clock.steps == 300
+        trained(config(total_steps=300), folder=other, hooks=[stops(200)])
+    metrics, run, _ = trained(config(total_steps=300), folder=other, resume=other)
+    assert 300 <= run.clock.steps < 302
     assert run.agents.updates == 66
-    lives = {client.life for client in launcher.started}
-    assert len(lives) == 1
-    assert min(lives) >= 1
-    assert metrics.of("eval/mean_reward")[0].tolist() == whole.of("eval/mean_reward")[0].tolist() == [100, 200, 300]
+    assert metrics.of("eval/mean_reward")[0].tolist() == complete.of("eval/mean_reward")[0].tolist() == [100, 200, 300]
     assert len(list(other.glob("learner-*.npz"))) == 1
-    metrics, run, _ = trained(config(total_steps=300), shards=Shards(3), resume=other)  # nothing is left to do
-    assert run.clock.steps == 300
-    with pytest.raises(SnapshotError, match="is another one: it was trained with total_steps=300, but got 400"):
-        trained(config(total_steps=400), resume=other)
-    with pytest.raises(SnapshotError, match="it began with environments=2, but got 3"):
-        trained(config(total_steps=300), Actors(3), resume=other)
-    with pytest.raises(SnapshotError, match="it began with seed=0, but got 1"):
-        trained(config(total_steps=300), seed=1, resume=other)
+    metrics, run, _ = trained(config(total_steps=300), shards=Shards(1), resume=other)  # nothing is left to do
+    assert run.agents.updates == 66
+    for wrong, words in [
+        (((config(total_steps=400),), {}), "is another one: it was trained with total_steps=300, but got 400"),
+        (((config(total_steps=300), Actors(3, envs=1)), {}), "it was trained with environments=2, but got 3"),
+        (((config(total_steps=300),), {"seed": 1}), "it was trained with seed=0, but got 1"),
+    ]:
+        with pytest.raises(SnapshotError, match=words):
+            trained(*wrong[0], **wrong[1], resume=other)
     with pytest.raises(SnapshotError, match="holds no run with actors"):
         trained(config(), resume=tmp_path)
     state = next(other.glob("learner-*.npz"))
@@ -303,26 +244,57 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
         trained(config(total_steps=300), resume=other)
 
 
+def test_waiting_evaluations_are_saved_and_continue(tmp_path):
+    """The evaluator of the first run never answers; the resumed run evaluates the policy of step 100."""
+    returns = trained(config(), checkpoints=Checkpoints(tmp_path / "a", 200))[0].of("eval/mean_reward")
+    launcher = Launcher(never=lambda process: process.name == "evaluator")
+    with pytest.raises(StopError):
+        trained(config(), folder=tmp_path, hooks=[stops(150)], launcher=launcher)
+    metrics, *_ = trained(config(), resume=tmp_path)
+    assert metrics.of("eval/mean_reward")[0].tolist() == returns[0].tolist() == [100, 200]
+
+
+def test_new_run_discards_the_checkpoint_in_its_folder(tmp_path):
+    trained(config(), folder=tmp_path)
+    with pytest.raises(StopError):
+        trained(config(), checkpoints=Checkpoints(tmp_path, 200), hooks=[stops(100)])
+    with pytest.raises(SnapshotError, match="holds no run with actors"):
+        trained(config(), resume=tmp_path)
+
+
+def test_invalid_checkpoints_are_rejected_before_ray_starts(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="`folder` must be a folder"):
+        train(config(), hooks=[Checkpoints(tmp_path / "file")])
+    with pytest.raises(ConfigError, match="`hooks` must have at most one Checkpoints with actors, but got 2"):
+        train(config(), hooks=[Checkpoints(tmp_path / "a"), Checkpoints(tmp_path / "b")])
+
+
+def test_error_of_an_environment_ends_training():
+    with pytest.raises(NonFiniteError, match="`reward` of test/Counter-v0 must be finite"):
+        trained(config(env_options={"poison": 4}))
+
+
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "words"),
     [
         ({"total_steps": None, "total_episodes": 5}, "the budget must be in steps"),
-        ({"learner": QLearning(), "env": "FrozenLake-v1"}, "must learn from drawn batches alone"),
+        ({"learner": QLearning(), "env": "FrozenLake-v1"}, "must learn only from drawn batches"),
         ({"learner": DQN(replay="device")}, '`replay` of the learner must be "host", but got "device"'),
         ({"make_replay": print}, "`make_replay` must be left out"),
         ({"measure_every": 10}, "`measure_every` must be left out"),
         ({"visits": True}, "`visits` must be left out"),
-        ({"sampler": RankBased()}, "RankBased cannot be drawn from several shards exactly"),
+        ({"sampler": RankBased()}, "RankBased"),
         ({"env": "Pendulum-v1"}, "DQN cannot learn Pendulum-v1: DQN needs Discrete actions"),
-        ({"learner": DQN(capacity=1)}, "`shards` must be at most the capacity"),
+        ({"learner": DQN(capacity=1)}, "or fewer shards"),
     ],
 )
-def test_what_cannot_be_trained_by_actors_is_said_in_one_line(wrong, said):
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_configurations_are_rejected(wrong, words):
+    with pytest.raises(ConfigError, match=words):
         trained(config(**wrong))
 
 
-def test_hooks_that_step_environments_are_refused():
+def test_hooks_that_step_environments_are_rejected():
     class Steps(Hook):
         def on_step(self, run, step, ids):
             """Never called."""
@@ -331,7 +303,7 @@ def test_hooks_that_step_environments_are_refused():
         trained(config(), hooks=[Steps()])
 
 
-def test_a_torch_learner_and_reducible_loss(one_thread):
+def test_torch_learner_with_reducible_loss(one_thread):
     torch = one_thread
 
     def module(space, actions):
@@ -340,10 +312,10 @@ def test_a_torch_learner_and_reducible_loss(one_thread):
     learner = DQN(module=module, batch_size=16, capacity=400, learning_starts=40, train_period=8)
     _, run, launcher = trained(config(ReLo(), learner, total_steps=120, eval_every=None))
     assert run.agents.updates == 11
-    theirs = launcher.started[0].actor._agents
-    theirs.take_weights(run.agents.weights())
+    agents = launcher.actors[0]._agents
+    agents.take_weights(run.agents.weights())
     obs = np.ones((1, 4, 3), np.float32)
-    assert np.array_equal(theirs.q_values(obs), run.agents.q_values(obs))
+    assert np.array_equal(agents.q_values(obs), run.agents.q_values(obs))
 
 
 SMALL = {"learning_starts": 40, "batch_size": 16, "buffer_size": 500, "policy_kwargs": {"net_arch": [8]}}
@@ -355,49 +327,23 @@ ALGORITHMS = [
 
 @pytest.mark.parametrize(("algorithm", "arguments", "sampler", "transforms"), ALGORITHMS, ids=["SAC", "TD3"])
 def test_actor_critics(algorithm, arguments, sampler, transforms, one_thread, tmp_path):
-    """Their own `train` learns, the newest actor acts; errors come back as priorities; a checkpoint holds all."""
+    """Their `train` learns and the newest actor acts; errors become priorities; a checkpoint holds everything."""
     pytest.importorskip("stable_baselines3")
     learner = SB3(algorithm, arguments=SMALL | arguments)
     given = config(sampler, learner, "Pendulum-v1", transforms=transforms, total_steps=60, eval_every=30)
-    saving = Checkpoints(tmp_path, 30)
-    metrics, run, launcher = trained(given, Actors(2, envs=2, unroll=2), checkpoints=saving)
+    metrics, run, launcher = trained(given, Actors(2, envs=2, unroll=2), checkpoints=Checkpoints(tmp_path, 30))
     assert run.agents.updates == given.total_steps - 40
     assert np.isfinite(metrics.of("train/critic_loss")[1]).all()
     assert (len(metrics.of("train/td_error_mean")[1]) > 0) == sampler.wants_feedback
-    theirs, obs = launcher.started[0].actor._agents, np.ones((1, 5, 3), np.float32)
-    theirs.take_weights(run.agents.weights())
-    assert np.array_equal(theirs.act(obs, explore=False), run.agents.act(obs, explore=False))
-    assert not np.array_equal(theirs.act(obs, explore=True), run.agents.act(obs, explore=False))
-    state = run.agents.state()
+    agents, obs = launcher.actors[0]._agents, np.ones((1, 5, 3), np.float32)
+    agents.take_weights(run.agents.weights())
+    assert np.array_equal(agents.act(obs, explore=False), run.agents.act(obs, explore=False))
+    assert not np.array_equal(agents.act(obs, explore=True), run.agents.act(obs, explore=False))
     again = LearnerRun(given, 1, Actors(2)).agents
     assert not np.array_equal(again.act(obs, explore=False), run.agents.act(obs, explore=False))
-    again.restore(state)
+    again.restore(run.agents.state())
     assert np.array_equal(again.act(obs, explore=False), run.agents.act(obs, explore=False))
     assert again.updates == run.agents.updates
-
-
-def test_weights_of_uniform_draws_over_uneven_shards_are_in_the_loss(one_thread):
-    """Where one shard has more steps than its last tally says, rows have P/q."""
-    pytest.importorskip("stable_baselines3")
-    given = config(Uniform(), SB3("TD3", arguments=SMALL), "Pendulum-v1", total_steps=120, eval_every=None)
-    turns, seen = cycle([0, 0, 1]), Weights()
-
-    def busy(client):
-        return client.number == 1 and client.actor is not None and next(turns) == 0
-
-    metrics, run, _ = trained(given, Actors(2, unroll=3), busy=busy, hooks=[seen])
-    assert seen.uneven > 0
-    assert run.agents.updates == given.total_steps - 40
-    assert np.isfinite(metrics.of("train/critic_loss")[1]).all()
-
-
-class Weights(Hook):
-    """Counts batches with weights."""
-
-    uneven = 0
-
-    def on_update(self, run, update, batch):
-        self.uneven += bool((batch.weight != 1.0).any())
 
 
 OWN = {"train_freq": 4, "gradient_steps": 4, "target_update_interval": 2}
@@ -412,7 +358,7 @@ NOISE = {"action_noise": {"type": "ornstein_uhlenbeck", "sigma": 0.1}}
         ("DQN", {}, "CartPole-v1", r"such as SAC or TD3, but got DQN; for deep Q-learning take DQN\(\)"),
     ],
 )
-def test_what_an_algorithm_does_by_its_own_loop_is_refused(algorithm, arguments, env, message):
+def test_algorithms_with_their_own_loop_are_rejected(algorithm, arguments, env, message):
     pytest.importorskip("stable_baselines3")
     with pytest.raises(ConfigError, match=message):
         LearnerRun(config(Uniform(), SB3(algorithm, arguments=arguments), env), 0, Actors(1))

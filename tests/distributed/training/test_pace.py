@@ -1,4 +1,4 @@
-"""Updates at the steps of one process, progress that actors hear of, and streams that never come again."""
+"""Updates at the steps of one process, progress that actors see, and random streams that do not repeat."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -9,11 +9,13 @@ import pytest
 from examples.linear_gaussian import LinearGaussian, LinearGaussianAgents
 from gymnasium.vector import AutoresetMode
 
+from replaylab.distributed.training.evaluator import Evaluator
 from replaylab.distributed.training.options import Actors
-from replaylab.errors import ConfigError, NonFiniteError, ShapeError
-from replaylab.learners import DQN, Checkpoints, Hook, TrainingConfig, train
+from replaylab.errors import NonFiniteError, ShapeError
+from replaylab.learners import DQN, Hook, TrainingConfig, train
+from replaylab.learners.api.finite import finite_step
 from replaylab.replay import Uniform
-from tests.distributed.training.in_process import StopError, stops, trained
+from tests.distributed.training.in_process import Launcher, StopError, stops, trained
 
 SMALL = DQN(hidden=(4,), batch_size=4, capacity=300)
 
@@ -39,36 +41,42 @@ def rows(metrics, name):
 @pytest.mark.parametrize(
     ("starts", "period", "grad"), [(1, 1, 1), (40, 4, 1), (38, 4, 1), (41, 4, 1), (40, 8, 8), (100, 100, 1), (9, 10, 3)]
 )
-@pytest.mark.parametrize("actors", [Actors(2), Actors(3, envs=2, unroll=7), Actors(1, envs=16)])
-def test_as_many_updates_as_in_one_process_and_at_the_same_steps(starts, period, grad, actors):
-    made = paced(starts, period, grad)
-    metrics, run, _ = trained(made, actors)
+@pytest.mark.parametrize("actors", [Actors(2, envs=1), Actors(3, envs=2, unroll=7), Actors(1, envs=16)])
+def test_updates_come_at_the_steps_of_one_process(starts, period, grad, actors):
+    given = paced(starts, period, grad)
+    metrics, run, _ = trained(given, actors)
     for name, theirs in rows_of_one_process(starts, period, grad).items():
         assert theirs
         assert rows(metrics, name) == theirs
-    assert run.agents.updates == of_one_process(made)
+    assert run.agents.updates == of_one_process(given)
 
 
-def test_an_evaluation_is_of_the_policy_that_one_process_has_then():
+def test_an_evaluation_is_of_the_policy_of_its_step(monkeypatch):
     learner, seen = replace(SMALL, learning_starts=1, train_period=1), []
+    evaluate = Evaluator.evaluate
 
-    class Seen(Hook):
-        def on_metrics(self, now, values):
-            if "eval/mean_reward" in values:
-                seen.append((now, self.run.agents.updates))
+    def watched(evaluator, due, weights):
+        seen.append((due, weights["online"].copy()))
+        return evaluate(evaluator, due, weights)
 
-        def on_begin(self, run):
-            self.run = run
+    monkeypatch.setattr(Evaluator, "evaluate", watched)
+    policies = {}
 
-    trained(config(learner, total_steps=201, eval_every=101, eval_episodes=1), Actors(1, envs=16), hooks=[Seen()])
-    assert seen == [(101, 101), (201, 201)]
+    class Policies(Hook):
+        def after_learning(self, run):
+            policies[run.agents.updates] = run.agents.weights()["online"]
+
+    given = config(learner, total_steps=201, eval_every=101, eval_episodes=1)
+    metrics, *_ = trained(given, Actors(1, envs=16), hooks=[Policies()])
+    assert [due for due, _ in seen] == metrics.of("eval/mean_reward")[0].tolist() == [101, 201]
+    assert all(np.array_equal(weights, policies[due]) for due, weights in seen)
 
 
-def of_one_process(made):
+def of_one_process(given):
     """Number of updates of one process at the end; the newest are not recorded."""
-    learner = made.learner
+    learner = given.learner
     return learner.gradient_steps * sum(
-        step % learner.train_period == 0 for step in range(learner.learning_starts, made.total_steps + 1)
+        step % learner.train_period == 0 for step in range(learner.learning_starts, given.total_steps + 1)
     )
 
 
@@ -99,13 +107,11 @@ class AnnealedAgents(LinearGaussianAgents):
         self.actor[:] = weights["actor"]
 
 
-def test_actors_hear_of_progress_and_a_setting_called_epsilon_stays():
+def test_actors_see_progress_and_epsilon_of_others_stays():
     _, run, launcher = trained(config(Annealed(), "Pendulum-v1", total_steps=400))
-    for client in launcher.started:
-        heard = client.actor._agents.heard
-        assert heard[0] == 0.0
-        assert 0.8 < heard[-1] <= 1.0
-        assert heard == sorted(heard)
+    heard = [actor._agents.heard for actor in launcher.actors]
+    assert all(each[0] == 0.0 and each == sorted(each) for each in heard)
+    assert 0.8 < max(each[-1] for each in heard) <= 1.0
     assert run.agents.learner.epsilon == 1e-8
 
 
@@ -145,27 +151,30 @@ gym.register("test/Cracked-v0", Cracked)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_what_a_reset_shows_is_looked_at_in_every_mode(mode):
+def test_observations_of_resets_are_checked_in_every_mode(mode):
     with pytest.raises(NonFiniteError, match="test/Cracked-v0"):
         trained(config(env_id="test/Cracked-v0", autoreset_mode=mode))
 
 
-def test_streams_do_not_come_again_after_a_resume(tmp_path):
+def test_random_streams_do_not_repeat_after_a_resume(tmp_path):
     seen = []
     for resume in (None, tmp_path, tmp_path):
-        saving, hooks = Checkpoints(tmp_path, 100), [stops(150)]
-        stages = []
-
-        def dying(client, stages=stages):
-            stages.append(client)
-            return False
-
+        launcher = Launcher()
         with pytest.raises(StopError):
-            trained(config(), checkpoints=saving, resume=resume, hooks=hooks, dying=dying)
-        seen.append({client.actor._seeds[0] for client in stages})
+            trained(config(), folder=tmp_path, resume=resume, hooks=[stops(150)], launcher=launcher)
+        seen.append({actor._seeds[0] for actor in launcher.actors})
     assert len(set.union(*seen)) == 6
 
 
-def test_updates_that_never_come_are_refused():
-    with pytest.raises(ConfigError, match="`samples_per_insert` must let an update come some day"):
-        trained(config(), samples_per_insert=1e-320)
+@pytest.mark.parametrize(("seconds", "wanted"), [(0.03, 3), (0.5, 1), (0.001, 8)])
+def test_slow_environments_have_shorter_unrolls(seconds, wanted, monkeypatch):
+    now = [0.0]
+
+    def slow_step(*arguments):
+        now[0] += seconds
+        return finite_step(*arguments)
+
+    monkeypatch.setattr("replaylab.distributed.training.actor.monotonic", lambda: now[0])
+    monkeypatch.setattr("replaylab.distributed.training.actor.finite_step", slow_step)
+    _, _, launcher = trained(config(total_steps=64), Actors(1, envs=1, unroll=8))
+    assert launcher.actors[0]._wanted == wanted

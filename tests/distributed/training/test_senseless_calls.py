@@ -7,7 +7,7 @@ from tests.senseless import ANY, Call, wrongs
 
 CALLS = [
     Call(Actors, {"count": 2}, {"alpha": "0 3.5 huge", "cores": "0"}),
-    Call(Shards, {"count": 2}, {"placement": ANY, "prefetch": "0", "snapshot_period": "3.5 huge"}),
+    Call(Shards, {"count": 2}, {"placement": ANY, "snapshot_period": "3.5 huge"}),
 ]
 
 

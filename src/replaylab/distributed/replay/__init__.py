@@ -3,8 +3,18 @@
 from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.options import RemoteOptions
+from replaylab.distributed.replay.reader import RemoteReader
 from replaylab.distributed.replay.remote_replay import RemoteReplay
 from replaylab.distributed.replay.snapshots import Snapshots
 from replaylab.distributed.replay.writer import RemoteWriter
 
-__all__ = ["Limiter", "RemoteOptions", "RemoteReplay", "RemoteReplayStats", "RemoteWriter", "ShardFigures", "Snapshots"]
+__all__ = [
+    "Limiter",
+    "RemoteOptions",
+    "RemoteReader",
+    "RemoteReplay",
+    "RemoteReplayStats",
+    "RemoteWriter",
+    "ShardFigures",
+    "Snapshots",
+]

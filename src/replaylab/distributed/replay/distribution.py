@@ -1,25 +1,22 @@
 """The distribution over all shards: each one's share of a batch, and each row's true probability.
 
-Shard s holds steps of masses m (1 each, or p^α), in all T_s. Over one buffer that held everything the distribution were
-P(i) = m_i / ΣT. The shards' totals move while a draw is on its way, so the share is made from those last told, T̂_s, and
-the shard draws from what it holds when the call arrives. The chance of a row is then
+Shard s holds steps of masses m (1 each, or p^α) with the sum T_s. In one buffer that held everything, the distribution
+would be P(i) = m_i / ΣT. The totals change while a call is on its way: shares follow those reported last, T̂_s, and the
+shard draws from what it holds when the call arrives. The probability of a row is then
 
-    q_i = (T̂_s / ΣT̂) · (m_i / T_s),
+    q_i = (T̂_s / ΣT̂) · (m_i / T_s).
 
-and it is q that is reported, and q that weights are made from. So stale totals change what is drawn a little, and
-bias nothing: Σ q_i · f_i/(N·q_i) is the mean of f, whatever T̂ is.
+Batches report q, and weights follow from q. So stale totals change slightly what is drawn, but bias nothing:
+Σ q_i · f_i/(N·q_i) is the mean of f for any T̂.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.distributed.replay.shards.shard import Tally
-from replaylab.replay import Sampler
+from replaylab.distributed.replay.shard import Tally
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,71 +59,22 @@ def split(totals: Sequence[float], rows: int, rng: np.random.Generator, stratifi
     return counts
 
 
-@dataclass(frozen=True)
-class Portion:
-    """Rows that were asked for at one time, as they came.
+def staleness(shares: Floats, tallies: Sequence[Tally | None]) -> Floats:
+    """Return P(i)/q_i of each shard's rows: 1 where the totals have not changed.
 
-    Attributes:
-        totals: T̂ of each shard when they were asked for; 0 of those that did not answer.
-        answers: Of the shards that gave rows: probabilities in the shard's own distribution, and its tally right after.
-        known: The newest tally of each shard that answers; of one that was not asked it is an older one.
+    Args:
+        shares: T̂_s/ΣT̂ (S,).
+        tallies: The tally of each shard at the draw; None of those that did not answer.
     """
-
-    totals: Sequence[float]
-    answers: Mapping[int, tuple[Floats, Tally]]
-    known: Mapping[int, Tally]
-
-    @cached_property
-    def probabilities(self) -> list[Floats]:
-        """Q of the rows, shard by shard."""
-        line = sum(self.totals)
-        return [distribution * (self.totals[s] / line) for s, (distribution, _) in self.answers.items()]
-
-    @cached_property
-    def now(self) -> dict[int, Tally]:
-        """The tally of each shard that answers, that of the draw where it gave rows."""
-        return {**self.known, **{s: tally for s, (_, tally) in self.answers.items()}}
+    totals = np.array([0.0 if tally is None else tally.total for tally in tallies])
+    ratios = np.ones(len(totals))
+    drawn = (shares > 0.0) & (totals > 0.0)
+    ratios[drawn] = totals[drawn] / totals.sum() / shares[drawn]
+    return ratios
 
 
-def weights_of(sampler: Sampler, beta: float | None, portions: list[Portion]) -> npt.NDArray[np.float32]:
-    """Return the importance weights of all rows.
-
-    With β: w_i = (N·q_i)^−β, divided by the largest of the buffer, of the batch, or by nothing. Samplers without β
-    (`Uniform`, `LAP`) are not corrected, except for totals that were stale: w_i = P(i)/q_i, 1 where they were not.
-    """
-    if beta is None:
-        return np.concatenate([_staleness(portion) for portion in portions]).astype(np.float32)
-    rows = [sum(tally.rows for tally in portion.now.values()) for portion in portions]
-    scaled = [
-        distribution * count
-        for portion, count in zip(portions, rows, strict=True)
-        for distribution in portion.probabilities
-    ]
-    values, normalize = np.concatenate(scaled), getattr(sampler, "normalize", "none")
-    reference = 1.0
-    if normalize == "batch":
-        reference = values.min()
-    if normalize == "buffer":
-        reference = min(_least(portion) for portion in portions)
-    weights: npt.NDArray[np.float32] = ((reference / values) ** beta).astype(np.float32)
-    return weights
-
-
-def _staleness(portion: Portion) -> Floats:
-    """Return P(i)/q_i, which depends only on the shard."""
-    now = portion.now
-    line, true_line = sum(portion.totals), sum(tally.total for tally in now.values())
-    return np.concatenate(
-        [
-            np.full(len(distribution), (tally.total / true_line) * (line / portion.totals[s]))
-            for s, (distribution, tally) in portion.answers.items()
-        ]
-    )
-
-
-def _least(portion: Portion) -> float:
-    """Return the least N·q of any row that could have been drawn."""
-    now, line = portion.now, sum(portion.totals)
-    rows = sum(tally.rows for tally in now.values())
-    shares = [portion.totals[s] / line * tally.least / tally.total for s, tally in now.items() if tally.total > 0.0]
-    return float(rows * min(share for share in shares if share > 0.0))
+def least_scaled(shares: Floats, tallies: Sequence[Tally | None]) -> float:
+    """Return the smallest N·q of any row that could have been drawn; arguments as of `staleness`."""
+    known = [(share, tally) for share, tally in zip(shares, tallies, strict=True) if tally is not None]
+    chances = [share * tally.least / tally.total for share, tally in known if share > 0.0 and tally.total > 0.0]
+    return float(min(chances) * sum(tally.rows for _, tally in known))

@@ -1,40 +1,38 @@
 """Figures of a replay in shards."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from replaylab.distributed.replay.shards.shard_pool import ShardPool
+from replaylab.distributed.replay.shard import Tally
 
 
 @dataclass(frozen=True)
 class ShardFigures:
-    """Figures of one shard. What it counted began with its epoch.
+    """Figures of one shard. Rates and counts of feedback begin with its epoch.
 
     Attributes:
-        number: Its place among the shards.
-        epoch: How many shards of this slot there were before.
-        live: Whether it is there; if not, what follows is 0, except for `losses` and `lost_steps`.
-        node: The id of the node it is on, "" if it is unknown.
+        number: Its number.
+        epoch: Its epoch, which rises with each restart.
+        live: Whether it answers; if not, all figures after `lost_steps` are 0.
+        losses: How often it was lost; None: not known to who asks.
+        lost_steps: Steps that were lost with it, as far as they had been reported; likewise.
+        node: Id of its node.
         size: Steps stored.
         total: Σ of what the sampling probability is proportional to: 1 each, or p^α.
-        added: Steps that writers have stored.
-        adds_per_second: Its adds a second since it was started.
-        drawn: Rows drawn.
-        draws_per_second: Of these.
+        added: Steps stored so far, and a second.
+        drawn: Rows drawn so far, and a second.
         feedback: Ids that took feedback.
-        stale_feedback: Ids whose step was not stored any more.
-        repeated_adds: Adds, and ends of episodes, that came again, and were not applied again.
+        stale_feedback: Ids of feedback whose step was not stored any more.
+        waiting: Steps that wait for the limiter.
         nbytes: Bytes of memory.
-        losses: Shards of this slot that were lost; None: who asks cannot know.
-        lost_steps: Steps stored, as the learner knew, that were lost with them; likewise.
+        snapshot_error: Why it could not be saved in the background when last tried; None: it could.
     """
 
     number: int
     epoch: int
     live: bool
-    losses: int | None
-    lost_steps: int | None
+    losses: int | None = None
+    lost_steps: int | None = None
     node: str = ""
     size: int = 0
     total: float = 0.0
@@ -44,8 +42,9 @@ class ShardFigures:
     draws_per_second: float = 0.0
     feedback: int = 0
     stale_feedback: int = 0
-    repeated_adds: int = 0
+    waiting: int = 0
     nbytes: int = 0
+    snapshot_error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,15 @@ class RemoteReplayStats:
     Attributes:
         size: N, steps stored in all shards.
         capacity: C.
-        added: Steps stored so far, those that were lost with a shard among them.
-        samples: Rows asked for so far.
+        added: Steps stored so far, including those that were lost with a shard.
+        samples: Rows drawn so far, by all readers.
         samples_per_insert: samples / added; NaN before the first step.
-        total_priority: ΣT, of what the sampling distribution is in proportion to.
-        stale_updates: Ids of feedback whose step was dropped, or of a shard that is lost.
-        topped_up: Rows drawn again because a shard was lost.
-        losses: Shards that were lost.
-        lost_steps: Steps that were lost with them.
-        snapshot_error: Why shards could not be saved in the background when last tried; None: they could.
+        total_priority: ΣT, of what the sampling distribution is proportional to.
+        stale_updates: Ids of feedback whose step was dropped, or whose shard was lost.
+        priority_age: Updates between the draw of a batch and its use by this process, on the mean.
+        losses: How often shards were lost.
+        lost_steps: Steps that were lost with them, as far as they had been reported. Writers count steps that were lost
+            before they were acknowledged.
         shards: Figures of each.
     """
 
@@ -74,40 +73,14 @@ class RemoteReplayStats:
     samples_per_insert: float
     total_priority: float
     stale_updates: int
-    topped_up: int
+    priority_age: float
     losses: int
     lost_steps: int
-    snapshot_error: str | None
     shards: tuple[ShardFigures, ...]
 
 
-def shard_figures(pool: ShardPool) -> tuple[ShardFigures, ...]:
-    """Ask all shards for their figures."""
-    requests = [(slot, slot.client, pool.ask(slot, "figures") if slot.tally else None) for slot in pool.slots]
-    figures = []
-    for slot, client, pending in requests:
-        answer = pending and pool.answer(slot, client, pending)
-        about: dict[str, Any] = {"losses": slot.losses, "lost_steps": slot.lost_steps}
-        lost = ShardFigures(slot.number, slot.epoch, False, **about)
-        figures.append(lost if answer is None else figures_from(slot.number, answer, about))
-    return tuple(figures)
-
-
-def figures_from(number: int, answer: Any, about: Mapping[str, Any]) -> ShardFigures:
-    """Return figures from what a shard answers, and what is known of those lost in its place before."""
+def figures_from(number: int, answer: tuple[dict[str, Any], Tally], **known: Any) -> ShardFigures:
+    """Return figures from the answer of `Shard.figures`, and from what is known of the shard's losses."""
     counted, tally = answer
-    counted = dict(counted)
-    seconds = max(counted.pop("seconds"), 1e-9)
-    num_stored = counted.pop("stored")
-    return ShardFigures(
-        number,
-        tally.epoch,
-        True,
-        **about,
-        **counted,
-        size=tally.size,
-        total=tally.total,
-        added=tally.added,
-        adds_per_second=num_stored / seconds,
-        draws_per_second=counted["drawn"] / seconds,
-    )
+    of_tally = {name: getattr(tally, name) for name in ("size", "total", "added", "drawn", "waiting")}
+    return ShardFigures(number, tally.epoch, True, **known, **counted, **of_tally)

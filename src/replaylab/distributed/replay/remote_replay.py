@@ -1,76 +1,72 @@
 """A replay in shards: one protocol, one exact sampling distribution, several processes or machines."""
 
 import math
+import time
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from os import PathLike
-from threading import Condition
+from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, Self
-from weakref import WeakMethod
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, whole
-from replaylab.distributed.replay import snapshots as saved
-from replaylab.distributed.replay.draws import Draws
-from replaylab.distributed.replay.feedback import Feedback, are_ids, values_of
-from replaylab.distributed.replay.figures import RemoteReplayStats, shard_figures
-from replaylab.distributed.replay.options import (
-    DECLARED,
-    Declared,
-    RemoteConfig,
-    RemoteOptions,
-    environments,
-    inner_sampler,
-)
-from replaylab.distributed.replay.shards import ShardPool, global_ids, id_parts
-from replaylab.distributed.replay.snapshots import Restored, Saver
-from replaylab.distributed.replay.supervisor import PERIOD, Supervisor
-from replaylab.distributed.replay.writer import RemoteWriter
-from replaylab.errors import ConfigError
+from replaylab.arguments import FRACTION, checked, optional, shown, whole
+from replaylab.distributed.replay import snapshots
+from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures, figures_from
+from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, global_ids, shard_of
+from replaylab.distributed.replay.options import DECLARED, RemoteConfig, RemoteOptions
+from replaylab.distributed.replay.reader import POLL, ROWS, RemoteReader
+from replaylab.distributed.replay.starting import Start, connect, probed, started
+from replaylab.distributed.replay.writer import RemoteWriter, checked_envs
+from replaylab.errors import ConfigError, StorageError
 from replaylab.files.folder import folder_of
-from replaylab.replay import Batch, Fifo, ReplayBuffer, Retention, Sampler, Schedules, Seed, Transform, Uniform
+from replaylab.replay import Fifo, ReplayBuffer, Retention, Sampler, Seed, Transform, Uniform
+from replaylab.trees import map_leaves
 
-_ROWS = whole(most=LARGEST_AXIS)
-"""The rule of batch sizes."""
+ROWS_AT_ONCE = 4096
+"""Steps that move to another shard in one call."""
+
+SECONDS_TO_SAVE = 60.0
+"""Seconds that `save` waits for a shard that is being restarted."""
 
 
-class RemoteReplay(Declared):
-    """A replay in shards, each a `ReplayBuffer` in its own process, drawn from by one exact distribution.
+class RemoteReplay(RemoteReader):
+    """A replay in shards, each a `ReplayBuffer` in its own process, from which batches follow one exact distribution.
 
     It is a `Replay`: shapes, axes and errors are those of `ReplayBuffer`. The shards are Ray actors of the cluster that
     this process is connected to, or of the one at `options.address`, or of a Ray on this machine that `close` ends.
-    Environment workers store steps through a `writer` each, from wherever they are; one process, which made it,
-    learns. An episode lives in one shard, so every transform is exact.
+    Environment workers store steps through a `writer` each, in any process. The process that creates the replay
+    learns, or several learners do, with a `reader` each.
 
-    P(i) is as if all steps lay in one buffer; where the shards' totals have moved while a batch was on its way,
-    ``probability`` and ``weight`` are those of the draw as it was really made, so that nothing is biased. Rows of a
-    batch come shard by shard. A new step gets the largest priority of its shard. Ids hold the epoch of their shard:
-    feedback for a shard that is lost, or for what it held before, changes nothing and is counted.
+    P(i) is as if all steps were stored in one buffer. The shards' totals may change while a batch is on its way:
+    ``probability`` and ``weight`` are those of the draw that really happened, so that nothing is biased. New steps get
+    the largest priority of their shard. Ids contain the epoch of their shard: feedback for a shard that was lost, or
+    for what it held before, changes nothing and is counted.
 
-    Samplers: those whose distribution is in proportion to a number of each step: `Uniform`, `Prioritized`, `ReLo`,
-    `LAP`; of `replaylab.research`, `AntiPrioritized` and `Permuted` (within each shard).
+    If transforms look at neighbors of a step, or ``next_obs`` is derived, environment i of E stores in shard ⌊i·S/E⌋:
+    S must be at most E, and workers need contiguous environments. Otherwise unrolls go to the shards in turn.
+
+    Samplers must draw in proportion to a number of each step: `Uniform`, `Prioritized`, `ReLo`, `LAP`; of
+    `replaylab.research`, `AntiPrioritized` and `Permuted` (within each shard).
 
     Args:
-        capacity: C, how many steps are kept in all shards together; each keeps C/S.
-        fields: As for `ReplayBuffer`, as all that follow.
+        capacity: C, the steps kept in all shards together; each keeps C/S.
+        fields: As for `ReplayBuffer`, like all that are not listed here.
         num_envs: E, the environments of all writers together.
-        replicas: None; there is no replica axis.
-        sampler: What to draw, one of those above.
-        transforms: What a drawn step becomes.
-        next_obs: "stored" or "derived".
-        retention: What each shard keeps, by itself: over all of them a `Reservoir` is uniform as far as each is given
-            equally many steps.
-        storage: None; the rows lie in the shards' memory.
-        autoreset: The environments' autoreset mode.
-        count_replays: Whether to count how often each step is drawn.
+        sampler: One of those above.
+        retention: What each shard keeps. A `Reservoir` is uniform over all shards if each gets equally many steps.
         min_size: Steps that must be stored in all shards together before a batch is drawn.
-        episodes: What ends an episode.
-        seed: Of all random streams. What is drawn still depends on when calls arrive.
+        seed: Seed of all random streams. What is drawn still depends on when calls arrive.
         shards: S.
-        options: Placement, batches requested in advance, limits, snapshots, and the address of the cluster.
+        options: Placement, limiter, snapshots, and the address of the cluster.
+
+    Attributes:
+        run: Name of this replay in the cluster; the names of its actors begin with it.
+        capacity, shards, fields, given_fields, num_envs, autoreset, sampler: As declared.
 
     Raises:
         ConfigError, FieldError: An argument is out of its range, or the sampler's distribution cannot be joined.
@@ -119,59 +115,48 @@ class RemoteReplay(Declared):
         seed: Seed = None,
         options: RemoteOptions = RemoteOptions(),  # noqa: B008
     ) -> Self:
-        """Return what `save`, or a snapshot in the background, wrote.
+        """Return what `save`, or snapshots in the background, wrote.
 
-        Open episodes end as with ``continue_episodes=False`` of `ReplayBuffer.load`, since writers begin new ones.
-        With the same number of shards each continues from its own snapshot, with new epochs. With another number the
-        steps are stored again: episodes stay whole, priorities and ages stay about what they were; where shards are
-        full, those that do not fit are dropped. Ids from before are those of lost shards.
+        Open episodes end, since writers begin new ones. With the same number of shards each continues from its own
+        snapshot, under a new epoch. With another number the steps are stored again: each snapshot is read once, by a
+        temporary shard, episodes stay complete, and priorities and ages stay about the same; steps that do not fit into
+        their shard are dropped. Ids from before count as those of lost shards.
 
         Args:
             path: The folder.
             sampler: As for `ReplayBuffer.load`.
             transforms: Likewise.
-            shards: S, None: as many as there were.
-            seed: Of what is not restored.
+            shards: S; None: as many as there were.
+            seed: Seed of random streams that are not restored.
             options: As for the constructor.
 
         Raises:
-            SnapshotError: There is no whole snapshot.
+            SnapshotError: There is no complete snapshot.
             StorageError: It cannot be read.
             ConfigError: As for the constructor.
         """
-        folder = folder_of(path, "load")
-        about = saved.read(folder)
-        slot = folder / about["run"] / saved.TEMPLATE
-        template = ReplayBuffer.load(slot, sampler=sampler, transforms=transforms, continue_episodes=False)
-        shards = about["shards"] if shards is None else shards
-        if shards != about["shards"] and template.given_fields != template.fields:
-            raise ConfigError(
-                f"a FrameStack that is given stacks is restored onto as many shards as it was saved from, "
-                f"{about['shards']}, but got shards={shown(shards)}"
-            )
+        saved = snapshots.read(folder_of(path, "load"))
+        template = ReplayBuffer.load(saved.template, sampler=sampler, transforms=transforms, continue_episodes=False)
         declared = {name: getattr(template._parts.config, name) for name in DECLARED}
-        saved_options = {name: about[name] for name in ("capacity", "count_replays", "min_size")}
-        config = RemoteConfig(**saved_options, declared=declared, shards=shards, seed=seed, options=options)
-        load_options = {"sampler": inner_sampler(template.sampler), "transforms": transforms}
+        about = {name: saved.about[name] for name in ("capacity", "count_replays", "min_size")}
+        shards = saved.about["shards"] if shards is None else shards
         loaded = cls.__new__(cls)
-        loaded._open(config, Restored(folder, about, load_options))
+        loaded._open(RemoteConfig(**about, declared=declared, shards=shards, seed=seed, options=options), saved)
         return loaded
 
     @property
     def size(self) -> int:
         """Steps stored now, in all shards."""
-        with self._lock:
-            self._pool.refresh()
-            return self._pool.size
+        self.refresh()
+        return sum(tally.size for tally in self._tallies())
 
     @property
     def next_id(self) -> int:
         """A number above every id assigned so far."""
-        with self._lock:
-            self._pool.refresh()
-            slots = [slot for slot in self._pool.slots if slot.tally]
-            next_ids = [global_ids(s.epoch, s.number, np.array([s.tally.next_id])) for s in slots if s.tally]
-            return max((int(ids[0]) for ids in next_ids), default=0)
+        self.refresh()
+        known = [(slot.number, slot.tally) for slot in self._slots if slot.tally]
+        ids = [global_ids(tally.epoch, number, np.array([tally.next_id])) for number, tally in known]
+        return int(max(ids, default=np.zeros(1))[0])
 
     def __len__(self) -> int:
         """Return how many steps are stored now, in all shards."""
@@ -186,94 +171,66 @@ class RemoteReplay(Declared):
     def __repr__(self) -> str:
         return f"RemoteReplay(capacity={self.capacity:,}, shards={self.shards}, sampler={self.sampler})"
 
-    def writer(self, envs: ListOf[int] | None = None, *, window: int = 8) -> RemoteWriter:
+    def writer(self, envs: ListOf[int] | None = None, *, window: int = 4, unroll: int = 128) -> RemoteWriter:
         """Return a writer for an environment worker; it can be sent to other processes.
 
         Args:
-            envs: Which of the E environments are the worker's; None: all. No two writers share one.
-            window: Calls that may be unacknowledged before the next one waits.
+            envs: The worker's environments, best contiguous; None: all. Two writers must not share one.
+            window: Unrolls that may be unacknowledged before the next one waits.
+            unroll: Time steps that `add` collects before it sends them, at most.
 
         Raises:
             ConfigError: There are no such environments.
-            StorageError: The replay was closed.
         """
-        options = environments(envs, self.num_envs or 1), checked("window", window, whole(most=1_000))
-        with self._lock:
-            self._pool.check_going()
-            return self._writer(*options, None)
+        picked = checked_envs(envs, self._config.envs)
+        window = checked("window", window, whole(most=1_000))
+        unroll = checked("unroll", unroll, whole(most=100_000))
+        limited = self._config.options.limiter is not None
+        return RemoteWriter(self._clients, self._config, picked, window, unroll, limited)
+
+    def reader(self, rank: int = 0, world_size: int = 1) -> RemoteReader:
+        """Return a reader for one of several learners; it can be sent to other processes.
+
+        Each draws independently from the same distribution, and may use 1/`world_size` of what the limiter allows. The
+        reader of rank 0 tells the shards how many steps writers may store, so it must draw.
+
+        Args:
+            rank: The learner's number, from 0.
+            world_size: Number of learners.
+
+        Raises:
+            ConfigError: The rank is not below the number of learners.
+        """
+        world_size = checked("world_size", world_size, whole())
+        return RemoteReader(self._clients, self._config, checked("rank", rank, whole(0, world_size - 1)), world_size)
 
     def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment, wait until it is acknowledged, and return the ids.
 
-        Where several processes step environments, each has a `writer`, which does not wait.
+        The limiter does not apply. Where several processes step environments, each has a `writer`, which does not wait.
+        The id of a step that was lost with its shard is −1.
 
         Raises:
             FieldError, ShapeError, DtypeError: As for `ReplayBuffer.add`.
         """
-        ids = self._put(steps, where, final_obs, many=False)[0]
-        return int(ids[0]) if self.num_envs is None else ids
+        if steps.keys() != self.fields.keys():
+            self._own_writer.add(where=where, final_obs=final_obs, **steps)  # raises
+        steps, final_obs = map_leaves(lambda leaf: np.asarray(leaf)[None], (steps, final_obs))
+        ids = self.extend(where=None if where is None else np.asarray(where)[None], final_obs=final_obs, **steps)[0]
+        return int(ids) if self.num_envs is None else ids
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would."""
-        ids = self._put(steps, where, final_obs, many=True)
+        with self._adding:
+            parts = self._own_writer.put(steps, where, final_obs)
+            self._own_writer.flush()
+        ids = np.concatenate(parts)
         return ids[:, 0] if self.num_envs is None else ids
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
         """Mark that environments were reset separately; see `ReplayBuffer.end_episode`."""
-        with self._lock:
+        with self._adding:
             self._own_writer.end_episode(where)
-            self._own_writer.flush()
-
-    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
-        """Draw a batch from all shards.
-
-        Its arrays are the caller's. Where a shard is lost meanwhile, its rows are drawn from the others.
-
-        Args:
-            batch_size: B ≥ 1.
-            progress: Training progress in [0, 1], if β has a schedule. None: its start value, with one warning.
-
-        Raises:
-            EmptyBufferError: Too little is stored, or every priority is zero; or the limiter allows no batch, and has
-                not for its `timeout`.
-            ConfigError: An argument is out of its range.
-            OverSizeError: The object store is too small for the batches on their way.
-            StorageError: No shard is there, and none comes.
-        """
-        batch_size = checked("batch_size", batch_size, _ROWS)
-        checked("progress", progress, optional(FRACTION))
-        beta = None if self._schedules is None else self._schedules.at(progress)[0]
-        with self._lock:
-            return Batch(self._draws.batch(batch_size, beta))
-
-    def update_priorities(
-        self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
-    ) -> int:
-        """Send the learner's feedback for these steps to their shards.
-
-        Args:
-            ids: int64 ``...``, of batches.
-            td_error: δ of the same shape.
-            priority: Instead of `td_error`: p itself, of each id, or one number for all.
-
-        Returns:
-            How many of them are still stored: as far as their shards have reported;
-            with ``strict=True``, exactly. Those
-            that are not are counted in `stats`.
-
-        Raises:
-            PriorityError, ShapeError, DtypeError, ConfigError: As for `ReplayBuffer.update_priorities`.
-            IdError: An id was never given out; those of shards that are lost are not distinguished.
-        """
-        steps = np.asarray(ids)
-        if not are_ids(steps):
-            return self._template.update_priorities(ids, td_error, priority=priority)  # raises
-        steps = steps.astype(np.int64)
-        self._template.update_priorities(np.full(steps.shape, -1), td_error, priority=priority)  # checks the values
-        values = values_of(priority if td_error is None else td_error)
-        values = np.broadcast_to(values, steps.size)  # one priority for all
-        with self._lock:
-            return self._feedback.send(steps.reshape(-1), values, td_error is not None)
 
     def probabilities(
         self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
@@ -281,150 +238,132 @@ class RemoteReplay(Declared):
         """Return for each of these steps the probability that a random row of the next batch is this step.
 
         Args:
-            ids: int64 ``...``; of lost shards and dropped steps it is 0.
-            batch_size: Not needed: no closed form here depends on it.
+            ids: int64 ``...``; for those of lost shards and of dropped steps it is 0.
+            batch_size: Not needed: no distribution here depends on it.
             progress: Likewise.
 
         Raises:
-            IdError, DtypeError: As for `update_priorities`.
+            DtypeError: The ids are not whole numbers.
         """
         _check_unneeded(batch_size, progress)
-        steps = np.asarray(ids)
-        if not are_ids(steps):
-            return self._template.probabilities(ids)  # raises
-        flat = steps.astype(np.int64).reshape(-1)
-        with self._lock:
-            self._feedback.check(flat)
-            epoch, shard, step = id_parts(flat)
-            requests = []
-            for slot in self._pool.live():
-                mask = (shard == slot.number) & (epoch == slot.epoch)
-                requests.append((slot, slot.client, mask, self._pool.ask(slot, "distribution", step[mask])))
-            distribution, line = np.zeros(len(flat)), 0.0
-            for slot, client, mask, pending in requests:
-                answer = None if pending is None else self._pool.answer(slot, client, pending)
-                if answer is not None:
-                    probabilities, tally = answer
-                    distribution[mask] = probabilities * tally.total
-                    line += tally.total
-        return (distribution / line if line > 0.0 else distribution).reshape(steps.shape)
+        flat = self._flat(ids)
+        self.refresh()  # with pending feedback
+        answers = self._ask("probabilities", flat)
+        line, chances = sum(tally.total for _, tally in answers.values()), np.zeros(flat.shape)
+        for number, (within_shard, tally) in answers.items():
+            chances += np.where(shard_of(flat) == number, within_shard, 0.0) * (tally.total / line if line else 0.0)
+        return chances.reshape(np.shape(ids))
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:
-        """Return figures of all shards, and of each: what is stored and drawn, how fast, and what was lost.
+        """Return figures of all shards, and of each: what is stored, drawn and lost, and how fast.
 
         Args:
             batch_size: Not needed: no figure here depends on it.
             progress: Likewise.
         """
         _check_unneeded(batch_size, progress)
-        with self._lock:
-            self._feedback.flush()
-            shards = shard_figures(self._pool)
-            added = self._pool.inserted
-            return RemoteReplayStats(
-                size=self._pool.size,
-                capacity=self.capacity,
-                added=added,
-                samples=self._draws.drawn,
-                samples_per_insert=self._draws.drawn / added if added else math.nan,
-                total_priority=sum(self._pool.totals()),
-                stale_updates=self._feedback.stale,
-                topped_up=self._draws.topped_up,
-                losses=sum(slot.losses for slot in self._pool.slots),
-                lost_steps=sum(slot.lost_steps for slot in self._pool.slots),
-                snapshot_error=self._saver.error,
-                shards=shards,
-            )
+        self.refresh()
+        answers, shards = self._ask("figures"), []
+        for slot in self._slots:
+            known: dict[str, Any] = {"losses": slot.losses, "lost_steps": slot.lost_steps}
+            answer, epoch = answers.get(slot.number), slot.tally.epoch if slot.tally else 0
+            lost = ShardFigures(slot.number, epoch, False, **known)
+            shards.append(lost if answer is None else figures_from(slot.number, answer, **known))
+        return RemoteReplayStats(
+            size=sum(shard.size for shard in shards),
+            capacity=self.capacity,
+            added=self.inserted,
+            samples=self.drawn,
+            samples_per_insert=self.drawn / self.inserted if self.inserted else math.nan,
+            total_priority=sum(shard.total for shard in shards),
+            stale_updates=self._stale + sum(shard.stale_feedback for shard in shards),
+            priority_age=self.priority_age,
+            losses=sum(slot.losses for slot in self._slots),
+            lost_steps=sum(slot.lost_steps for slot in self._slots),
+            shards=tuple(shards),
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write each shard's own snapshot into a folder, and then what they are; see `load`.
 
-        On several machines it is a folder that all of them see.
+        Writers may continue. On several machines it is a folder that all of them see.
 
         Raises:
-            StorageError: It cannot be written to, or a shard is lost meanwhile.
+            StorageError: It cannot be written to, or a shard was lost and not restarted in time.
             SnapshotError: The options cannot be written down.
         """
-        folder = folder_of(path, "save")
-        with self._lock:
-            self._own_writer.flush()
-            self._feedback.flush()
-            self._pool.refresh()
-            self._saver.save(folder, self._pool, self._template, self._about)
+        saving = snapshots.Saving(folder_of(path, "save"), self._about)
+        self.refresh()
+        self._template.save(saving.template)
+        begun, missing = time.monotonic(), set(range(self.shards))
+        while missing:
+            with self._lock:
+                slots = [self._slots[number] for number in missing]
+                calls = [(slot, slot.call("save", saving.folder_of(slot.number))) for slot in slots]
+                missing -= {slot.number for slot, pending in calls if pending and slot.answer(pending)}
+            if missing and time.monotonic() - begun > SECONDS_TO_SAVE:
+                raise StorageError(
+                    f"shard {min(missing)} was lost while it was to be saved to {saving.folder}, and was not restarted "
+                    f"within {SECONDS_TO_SAVE:.0f} seconds; save again once it is there"
+                )
+            time.sleep(POLL if missing else 0.0)
+        snapshots.seal(saving)
 
     def close(self) -> None:
         """End the shards, and its own Ray; what they hold is gone, except for snapshots."""
-        with self._lock:
-            if self._supervisor is not None:
-                self._supervisor.stop()
-            self._pool.stop()
-            self._opened.close()
+        self._opened.close()
 
-    def tend(self) -> bool:
-        """See to lost shards and to snapshots; done in the background, twice a second, and by `sample`.
-
-        False: the replay is closed.
-        """
-        with self._lock:
-            if self._pool.stopped:
-                return False
-            self._pool.refresh(PERIOD if self._pool.transport.background else 0.0)
-            self._saver.tend(self._pool, self._template, self._about)
-        return True
-
-    def _open(self, config: RemoteConfig, restored: Restored | None) -> None:
-        self._config, self._template, self._lock = config, config.template, Condition()
-        options = config.options
+    def _open(self, config: RemoteConfig, saved: snapshots.Saving | None) -> None:
+        self.run, self._adding, like = uuid4().hex, Lock(), config.template
+        self.capacity, self.shards, self.num_envs, self.replicas = config.capacity, config.shards, like.num_envs, None
+        self.fields, self.given_fields, self.autoreset = like.fields, like.given_fields, like.autoreset
+        self.sampler: Sampler = like.sampler
+        epoch = 0 if saved is None else saved.about["epoch"] + EPOCHS_PER_REPLAY
+        folders: list[str | None] = [None] * config.shards
+        if saved is not None and saved.about["shards"] == config.shards:
+            folders = [saved.folder_of(number) for number in range(config.shards)]
+        self._about = {name: getattr(config, name) for name in ("capacity", "min_size", "shards", "count_replays")}
+        self._about |= {"epoch": epoch, "run": f"run-{self.run}"}
+        snapshot, saving = config.options.snapshot, None
+        if snapshot is not None:
+            saving = snapshots.Saving(Path(snapshot.folder).resolve(), self._about, snapshot.period)
         with ExitStack() as opened:
-            transport = options.carrier(config.shards, opened)
-            self._saver = Saver(options.snapshot, config.shards, restored)
-            with self._saver.probe() as probe:
-                self._pool = ShardPool(transport, config.declarations(restored), self._saver.folder, probe)
-            self._draws = Draws(
-                *(self._pool, self.sampler, 0 if options.strict else options.prefetch, options.limiter),
-                *(config.min_size, options.strict, np.random.default_rng(config.stream()), self._lock.wait),
-            )
-            betas = [self.sampler.beta] if hasattr(self.sampler, "beta") else []
-            self._schedules = Schedules(type(self.sampler).__name__, betas) if betas else None
-            self._feedback = Feedback(self._pool, self._template, options.strict)
-            self._own_writer = self._writer(np.arange(self.num_envs or 1), 8, self._pool)
-            if restored is not None:
-                self._pool.go_on_from(restored.about["inserted"])
-                allowed = math.inf if options.limiter is None else options.limiter.allowed(self._pool.inserted)
-                # another limiter begins where it may continue
-                self._draws.drawn = int(min(restored.about["drawn"], allowed))
-            tend = WeakMethod(self.tend)
-
-            def tend_if_used() -> bool:
-                method = tend()
-                return method is not None and method()
-
-            self._supervisor = Supervisor(tend_if_used) if transport.background else None
+            start = connect(config.options, opened)
+            with probed(saving) as probe:
+                declarations = config.declarations(epoch, folders, saving)
+                clients = started(start, self.run, declarations, probe, opened)
+            RemoteReader.__init__(self, clients, config)
+            if saving is not None:
+                self._template.save(saving.template)
+            if saved is not None:
+                with suppress(StorageError):  # the folder may be read-only
+                    snapshots.claim(saved, epoch)
+                if saved.about["shards"] != config.shards:
+                    self._take_over(start, saved)
+            everywhere = np.arange(config.envs)
+            self._own_writer = RemoteWriter(clients, config, everywhere, 64, ROWS_AT_ONCE, limited=False)
             self._opened = opened.pop_all()
 
-    @property
-    def _about(self) -> dict[str, Any]:
-        """The members of a snapshot's manifest that concern all shards."""
-        declared = ("shards", "capacity", "min_size", "count_replays")
-        return {name: getattr(self._config, name) for name in declared} | {
-            "inserted": self._pool.inserted,
-            "drawn": self._draws.drawn,
-            "epoch": max(slot.epoch for slot in self._pool.slots),
-        }
-
-    def _writer(self, envs: npt.NDArray[np.int64], window: int, pool: ShardPool | None) -> RemoteWriter:
-        clients = [slot.client for slot in self._pool.slots]
-        template, run = self._config.template_of(len(envs)), self._config.run
-        return RemoteWriter(self._pool.transport, clients, template, envs, window, run, pool, self._pool.check_going)
-
-    def _put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> npt.NDArray[np.int64]:
-        with self._lock:
-            ids = self._own_writer.put(steps, where, final_obs, many)
-            self._own_writer.flush()
-            return ids
+    def _take_over(self, start: Start, saved: snapshots.Saving) -> None:
+        """Let temporary shards read a snapshot of another number of shards, and move their steps to the new ones."""
+        config, count = self._config, saved.about["shards"]
+        declared = config.capacity, config.declared, config.count_replays, config.min_size, count, config.seed
+        folders = [saved.folder_of(number) for number in range(count)]
+        declarations = RemoteConfig(*declared, RemoteOptions()).declarations(0, folders, None)
+        with ExitStack() as opened:
+            clients = started(start, f"{self.run}-old", declarations, None, opened)
+            tallies = [client.call("tally").result() for client in clients]
+            parts = 1 + max(tally.size for tally in tallies) // (ROWS_AT_ONCE * config.shards)
+            for part in range(parts):
+                for number, new in enumerate(self._clients):
+                    for client in clients:
+                        steps = client.call("export", part, parts, number, config.shards).result()
+                        new.call("take_over", *steps).result()
+            counts = sum(tally.added for tally in tallies), sum(tally.drawn for tally in tallies)
+            self._clients[0].call("count", *counts).result()
 
 
 def _check_unneeded(batch_size: int | None, progress: float | None) -> None:
     """Check arguments of any `Replay` on which no answer here depends."""
-    checked("batch_size", batch_size, optional(_ROWS))
+    checked("batch_size", batch_size, optional(ROWS))
     checked("progress", progress, optional(FRACTION))

@@ -1,110 +1,145 @@
-"""How steps come into the shards: numbered, acknowledged, sent again where a shard is lost, applied once."""
+"""A writer: collects the steps of an environment worker, and sends them to its shards in unrolls."""
 
-import weakref
-from collections.abc import Callable, Sequence
-from functools import partial
-from threading import Event, Thread, current_thread
-from time import monotonic, sleep
-from typing import Any
-from uuid import uuid4
+import random
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.distributed.replay.routes import Routes
-from replaylab.distributed.replay.shards.ids import global_ids
-from replaylab.distributed.replay.shards.outbox import Outbox
-from replaylab.distributed.replay.shards.shard import OutOfOrder
-from replaylab.distributed.replay.shards.shard_pool import ShardPool
-from replaylab.distributed.replay.shards.transport import ShardClient, ShardLost, Transport
-from replaylab.errors import ConfigError, StorageError
-from replaylab.replay import ReplayBuffer
-from replaylab.trees import leaves, map_leaves, take
-
-Ids = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-PATIENCE = 120.0
-"""Seconds that a writer waits for a shard in place of one that is lost."""
-
-POLL = 0.02
+from replaylab.arguments import checked, shown, wholes
+from replaylab.distributed.replay.ids import Ids, global_ids
+from replaylab.distributed.replay.options import RemoteConfig
+from replaylab.distributed.replay.shard import ActorLost, Unroll
+from replaylab.errors import ConfigError, PriorityError, ShapeError, StorageError
+from replaylab.replay import Field, FrameStack, ReplayBuffer
+from replaylab.trees import flatten, map_leaves
 
 LINGER = 0.005
-"""Seconds that a message is held back at most."""
+"""Seconds that steps wait for others while more are added."""
 
-LONGEST_PAUSE = 1.0
-"""Seconds between two attempts to send what is held, where they fail."""
+UNROLL_BYTES = 2**21
+"""Bytes of an unroll, at most, if it has more than one time step."""
+
+PATIENCE = 120.0
+"""Seconds to wait for a lost shard to be restarted."""
+
+POLL = 0.005
+"""Seconds between two questions to a shard that was lost, or whose writers wait for the limiter."""
+
+CLOSED = "the shards of this replay have ended; create it again, or load a snapshot"
+
+
+class Pending(Protocol):
+    """The answer to a call: `ready` tells whether `result` would return at once; that raises `ActorLost`."""
+
+    def ready(self) -> bool: ...  # noqa: D102 - see above
+
+    def result(self) -> Any: ...  # noqa: D102
+
+
+class Client(Protocol):
+    """Calls the methods of a `Shard` in another process."""
+
+    def call(self, method: str, *arguments: Any) -> Pending: ...  # noqa: D102
+
+    def kill(self) -> None: ...  # noqa: D102
+
+
+class Sent(NamedTuple):
+    """An unroll that is not acknowledged: its shard, its answer, and where the ids of its steps go."""
+
+    shard: int
+    pending: Pending
+    ids: Ids
+    where: npt.NDArray[np.bool_]
 
 
 class RemoteWriter:
-    """Stores one environment worker's steps in the shards of a `RemoteReplay`, from whatever process it is sent to.
+    """Stores the steps of one environment worker in the shards of a `RemoteReplay`; it can be sent to other processes.
 
-    `RemoteReplay.writer` makes it. What it is given is on its way when `add` returns, or, where earlier steps are on
-    theirs, some milliseconds later, together with what comes meanwhile; a shard that has stored a step acknowledges it.
-    Where a shard is lost, what it had not acknowledged is sent again to the one in its place, and stored once. An
-    episode lives in one shard, the environment's next one in the next. Sent elsewhere after `flush`, a
-    writer continues with its episodes; a new one for the same environments begins others.
+    `RemoteReplay.writer` creates it. `add` collects steps and sends them once there are `unroll` time steps, or after
+    5 ms, with the call that comes then; call `flush` before you wait for anything else. A call waits only while
+    `window` unrolls are unacknowledged, a lost shard restarts, or the limiter holds writers back.
 
-    Back-pressure: with `window` calls of `add` or `extend` unacknowledged, the next one waits.
+    Steps are stored at most once: those that a shard had not acknowledged when it died are counted in `lost_steps`,
+    and the next ones begin new episodes. A copy in another process begins new episodes, too.
 
-    Args:
-        transport: Finds the shards.
-        clients: The shards.
-        template: A buffer declared as the shards' are, but of this writer's environments alone: what it is given is
-            checked by it.
-        envs: The numbers of its environments.
-        window: Calls that may be unacknowledged.
-        run: See `Routes`.
-        pool: Who starts a shard in place of a lost one, if that is in this process.
-        check_going: Raises `StorageError` once the replay is closed; None: that is not known in this process.
+    Attributes:
+        stored: Steps acknowledged so far.
+        lost_steps: Steps lost so far with a shard, before they were acknowledged.
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        clients: Sequence[ShardClient],
-        template: ReplayBuffer,
-        envs: Ids,
-        window: int,
-        run: int,
-        pool: ShardPool | None = None,
-        check_going: Callable[[], None] | None = None,
+        self, clients: Sequence[Client], config: RemoteConfig, envs: Ids, window: int, unroll: int, limited: bool
     ) -> None:
-        self._transport, self._template, self._envs, self._window = transport, template, envs, window
-        self._pool, self._check_going = pool, check_going
-        name = uuid4().hex
-        self._outboxes = [Outbox(name, client, max(1, window // 2)) for client in clients]
-        self._reminder: Reminder | None = None
-        self._refused: list[Exception] = []  # what shards raised, and nobody was notified of yet
-        self._run, self._fields = run, template.given_fields
-        follows = template.given_fields != template.fields  # stacks are checked by the steps before them
-        self._check = template.extend if follows else template._check_steps
-        self._routes = Routes(template, envs, len(clients), run)
+        self._arguments = (clients, config, envs, window, unroll, limited)
+        self._clients, self._config, self._envs, self._window, self._limited = clients, config, envs, window, limited
+        fields = map_leaves(lambda field: Field(field.shape, field.dtype), config.declared["fields"])
+        self._alone = config.declared["num_envs"] is None
+        nbytes = len(envs) * sum(field.nbytes for _, field in flatten(fields))
+        most = UNROLL_BYTES // nbytes
+        if not config.keeps_episodes:  # so that all shards get about as many
+            most = min(most, config.capacity // (8 * config.shards * len(envs)))
+        self._unroll = max(1, min(unroll, most))
+        self._stage = ReplayBuffer(  # checks steps and leaves out resets; ids say which steps are stored
+            2 * self._unroll * len(envs),
+            fields,
+            num_envs=None if self._alone else len(envs),
+            transforms=[p for p in config.template.transforms if isinstance(p, FrameStack) and p.stacked_input],
+            autoreset=config.declared["autoreset"],
+            episodes=config.declared["episodes"],
+        )
+        self._lanes = self._lanes_of(envs)
+        self._turn = int(envs[0])
+        self._name, self._numbers = random.SystemRandom().getrandbits(62), [0] * len(self._lanes)
+        self._begins = np.zeros(len(envs), np.bool_)
+        self._ids, self._since = list[Any](), 0.0
+        self._sent, self._held = deque[Sent](), set[int]()  # held: shards whose writers wait for the limiter
+        self.stored = self.lost_steps = 0
 
     def __reduce__(self) -> Any:
         if self.unacknowledged:
             raise ConfigError("a writer with unacknowledged steps cannot be sent elsewhere; call its flush() before")
-        clients = [outbox.client for outbox in self._outboxes]
-        arguments = (self._transport, clients, self._template, self._envs, self._window, self._run)
-        return RemoteWriter, arguments, {"_routes": self._routes}  # under a new name, continuing its episodes
+        return RemoteWriter, self._arguments
 
     @property
     def unacknowledged(self) -> int:
-        """The number of calls that are not acknowledged yet."""
-        return sum(map(len, self._outboxes))
+        """Unrolls that are not acknowledged, including the one that is being collected."""
+        return len(self._sent) + bool(self._ids)
 
-    def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
+    def add(self, /, *, where: Any = None, final_obs: Any = None, **steps: Any) -> None:
         """Store one time step of every environment of this writer; see `ReplayBuffer.add`.
 
         Raises:
             FieldError, ShapeError, DtypeError: A value does not fit; nothing is stored.
-            StorageError: A shard was lost, and none has come in its place.
+            StorageError: The replay was closed, or a lost shard was not restarted in time.
         """
-        self.put(steps, where, final_obs, many=False)
+        self._ids.append(self._stage.add(where=where, final_obs=final_obs, **steps))
+        if len(self._ids) == 1:
+            self._since = time.monotonic()
+        if len(self._ids) >= self._unroll or time.monotonic() - self._since > LINGER:
+            self._send()
 
-    def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
-        """Store T time steps at once, as T calls of `add` would; see `ReplayBuffer.extend`."""
-        self.put(steps, where, final_obs, many=True)
+    def extend(
+        self, /, *, where: Any = None, final_obs: Any = None, td_error: npt.ArrayLike | None = None, **steps: Any
+    ) -> None:
+        """Store T time steps at once and send them; see `ReplayBuffer.extend`.
+
+        Args:
+            where: bool ``T [E]``: the steps that are stored; None: all.
+            final_obs: As for `ReplayBuffer.extend`.
+            td_error: Initial TD errors of the steps, ``T [E]``, as actors of Ape-X compute them. None: new steps get
+                the largest priority of their shard.
+            **steps: Every field, ``T [E] *shape``.
+
+        Raises:
+            PriorityError: A TD error is not finite.
+            FieldError, ShapeError, DtypeError, StorageError: As for `add`.
+        """
+        self.put(steps, where, final_obs, td_error)
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
         """Mark that environments were reset separately: their next step does not follow a stored step.
@@ -112,157 +147,136 @@ class RemoteWriter:
         Args:
             where: bool ``[E]``; None: all environments of this writer.
         """
-        self._template.end_episode(where)  # checks `where`
-        mask = np.ones(len(self._envs), np.bool_) if where is None else np.asarray(where, np.bool_).reshape(-1)
-        for shard, columns in self._routes.end_episode(mask):
-            self._send(shard, "end_episode", (self._envs[columns],), lambda _: None)
-        self._tell()
+        self._stage.end_episode(where)
+        self._send()
+        self._begins |= True if where is None else np.asarray(where, np.bool_)
 
     def flush(self) -> None:
-        """Wait until everything is acknowledged.
+        """Send what is collected, and wait until everything is acknowledged and stored.
 
         Raises:
-            StorageError: A shard was lost, and none has come in its place.
+            StorageError: As for `add`.
         """
-        for shard, outbox in enumerate(self._outboxes):
-            while len(outbox):
-                self._await(shard)
-        self._tell()
+        self._send()
+        while self._sent:
+            self._await_oldest()
+        for shard in list(self._held):
+            self._await_limiter(shard)
 
-    def put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> Ids:
-        """Send steps, and return an array (T, e) of their global ids, which are filled in as they are acknowledged."""
-        template = self._template
-        check = self._check if many else template.add
-        check(where=where, final_obs=final_obs, **steps)
-        alone = template.num_envs is None
-
-        def with_axes(leaf: Any) -> npt.NDArray[Any]:
-            array = np.asarray(leaf)
-            array = array if many else array[None]
-            return array[:, None] if alone else array
-
-        columns = map_leaves(lambda _, leaf: with_axes(leaf), self._fields, steps)
-        final_obs = map_leaves(with_axes, final_obs)
-        shape = (len(next(leaves(columns))), len(self._envs))
-        taken = np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape)
-        ids = np.full(shape, -1)
-        for shard, at, envs, mask, *episodes in self._routes.route(columns, taken):
-            part, last = (take(tree, at) for tree in (columns, final_obs))
-            self._send(shard, "add", (self._envs[envs], part, mask, last, *episodes), partial(_fill, ids, at, mask))
-        self._tell()
+    def put(self, steps: dict[str, Any], where: Any, final_obs: Any, td_error: Any = None) -> list[Ids]:
+        """Store as `extend` does, and return arrays (t, e) that hold the global ids after `flush`."""
+        self._send()
+        arrays = [leaf for _, leaf in flatten((steps, final_obs, where)) if leaf is not None]
+        if steps.keys() != self._stage.fields.keys() or not all(map(np.ndim, arrays)):
+            self._stage.extend(where=where, final_obs=final_obs, **steps)  # raises
+        length, ids = len(arrays[0]), list[Ids]()
+        errors = None if td_error is None else self._checked_errors(td_error, length)
+        for start in range(0, max(length, 1), self._unroll):
+            rows = slice(start, start + self._unroll)
+            part, last = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], (steps, final_obs))
+            mask = None if where is None else np.asarray(where)[rows]
+            self._ids = list(self._stage.extend(where=mask, final_obs=last, **part))
+            ids.append(self._send(None if errors is None else errors[rows]))
         return ids
 
-    def _send(self, shard: int, method: str, arguments: tuple[Any, ...], acknowledge: Callable[[Ids], None]) -> None:
-        if self._check_going is not None:
-            self._check_going()
-        while self.unacknowledged >= self._window:
-            self._await(max(range(len(self._outboxes)), key=lambda s: len(self._outboxes[s])))
-        outbox = self._outboxes[shard]
-        outbox.put(method, self._transport.parcel(arguments), acknowledge)
-        if outbox.held:
-            if self._reminder is None or not self._reminder.is_alive():  # a forked process has none
-                reminder = Reminder(self._outboxes)
-                reminder.start()
-                weakref.finalize(self, reminder.end)
-                self._reminder = reminder
-            self._reminder.held.set()
+    def _checked_errors(self, td_error: Any, length: int) -> npt.NDArray[np.float64]:
+        """Return TD errors as float64 (T, e)."""
+        errors = np.asarray(td_error, np.float64)
+        if errors.size != length * len(self._envs):
+            raise ShapeError(f"`td_error` must have one value for each step, but got shape {errors.shape}")
+        if not np.isfinite(errors).all():
+            raise PriorityError(
+                "`td_error` must be finite, but has NaN or infinity; check the network that computes it"
+            )
+        return errors.reshape(length, len(self._envs))
 
-    def _await(self, shard: int) -> None:
-        """Wait until a slot's oldest message is acknowledged, sending it again as long as it is not."""
-        outbox = self._outboxes[shard]
-        message = outbox.oldest()
+    def _lanes_of(self, envs: Ids) -> list[tuple[int | None, slice]]:
+        """Return shards and the columns of their environments, where these are neighbors; None: any shard, in turn."""
+        if not self._config.keeps_episodes:
+            return [(None, slice(0, len(envs)))]
+        shards = [self._config.shard_of_env(int(env)) for env in envs]
+        starts = [k for k in range(len(envs)) if not k or envs[k] != envs[k - 1] + 1 or shards[k] != shards[k - 1]]
+        return [(shards[a], slice(a, b)) for a, b in zip(starts, [*starts[1:], len(envs)], strict=True)]
+
+    def _send(self, errors: npt.NDArray[np.float64] | None = None) -> Ids:
+        """Send what is collected, and return an array (T, e) that holds the global ids after `flush`."""
+        ids = np.array(self._ids, np.int64).reshape(-1, len(self._envs))
+        out, self._ids = np.full(ids.shape, -1), []
+        for k, (home, lane) in enumerate(self._lanes):
+            where = ids[:, lane] >= 0
+            if not where.any():
+                continue
+            shard = self._turn % len(self._clients) if home is None else home
+            self._turn, self._numbers[k] = self._turn + 1, self._numbers[k] + 1
+            first = 0 if home is None else int(self._envs[lane.start]) - self._config.first_env(home)
+            columns = dict(flatten(self._stage.get(ids[:, lane][where])))
+            error = None if errors is None else errors[:, lane][where]
+            unroll = Unroll(
+                *(self._name, self._numbers[k], first, where, self._begins[lane].copy(), columns, self._limited, error)
+            )
+            self._begins[lane] &= ~where.any(axis=0)
+            self._send_unroll(shard, unroll, out[:, lane])
+        return out
+
+    def _send_unroll(self, shard: int, unroll: Unroll, ids: Ids) -> None:
+        while len(self._sent) >= self._window:
+            self._await_oldest()
+        self._await_limiter(shard)
         try:
-            if message.call is None:
-                raise ShardLost("it was lost before the call")
-            ids, tally = message.call.answer(message.at)
-        except ShardLost as error:
-            outbox.resend(self._successor(shard, outbox.client, error))
+            self._sent.append(Sent(shard, self._clients[shard].call("add", unroll), ids, unroll.where))
+        except ActorLost as reason:
+            self._lose(shard, int(unroll.where.sum()), reason)
+
+    def _await_oldest(self) -> None:
+        shard, pending, out, where = self._sent.popleft()
+        try:
+            ids, tally = pending.result()
+        except ActorLost as reason:
+            self._lose(shard, int(where.sum()), reason)
             return
-        except OutOfOrder:
-            sleep(POLL)  # it has not begun yet
-            outbox.resend(outbox.client)
-            return
-        except Exception as error:  # the shard will not take it, nor come to what follows it before it is reported
-            outbox.acknowledged()
-            self._refused.append(error)
-            return
-        outbox.acknowledged()
-        message.acknowledge(global_ids(outbox.client.epoch, shard, ids))
-        if self._pool:
-            self._pool.heard(self._pool.slots[shard], tally)
+        self.stored += int(where.sum())
+        if tally.waiting:
+            self._held.add(shard)
+        if ids is not None:
+            out[where] = global_ids(tally.epoch, shard, ids)
 
-    def _tell(self) -> None:
-        """Raise what shards have refused, once everything else was done."""
-        if self._refused:
-            (first, *more), self._refused = self._refused, []
-            if more:
-                first.add_note(f"and {len(more)} more calls were refused")
-            raise first
-
-    def _successor(self, shard: int, lost: ShardClient, error: ShardLost) -> ShardClient:
-        begun = monotonic()
-        while monotonic() - begun < PATIENCE:
-            if self._check_going is not None:
-                self._check_going()
-            if self._pool:
-                if self._pool.slots[shard].client is lost:
-                    self._pool.lose(self._pool.slots[shard], lost, error)
-                else:
-                    self._pool.refresh()  # the next one may be lost, too, and nobody else may ask it
-                self._pool.tend()
-            client = self._transport.newest(shard, lost.epoch)
-            if client is not None:
-                return client
-            sleep(POLL)
-        raise StorageError(
-            f"shard {shard} was lost, and in {PATIENCE:.0f} s none has come in its place; is the process that made the "
-            "RemoteReplay still there?"
-        )
-
-
-class Reminder(Thread):
-    """Sends what is held and nothing else sends: the writer may have nothing more to say, and wait for the learner.
-
-    Args:
-        outboxes: A writer's.
-    """
-
-    def __init__(self, outboxes: Sequence[Outbox]) -> None:
-        super().__init__(name="replaylab-writer", daemon=True)
-        self.held = Event()
-        self._outboxes, self._over = outboxes, False
-
-    def run(self) -> None:
-        """Wait for something that is held, and send it if it still is; at the end, send all."""
-        pause = LINGER
-        while not self._over:
-            self.held.wait()
-            if not self._over:
-                sleep(pause)
-                self.held.clear()
-                pause = LINGER if self._transmit(LINGER) else min(2 * pause, LONGEST_PAUSE)
-        self._transmit()
-
-    def _transmit(self, older: float = 0.0) -> bool:
-        """Send what is held for so many seconds, and return whether that could be sent."""
-        sent = True
-        for outbox in self._outboxes:
+    def _await_limiter(self, shard: int) -> None:
+        """Wait while steps in a shard wait for the limiter."""
+        while shard in self._held:
+            time.sleep(POLL)
             try:
-                outbox.transmit(older)
-            except Exception:  # it is still held: the writer, when it sends, meets the same
-                sent = False
-            if outbox.held:
-                self.held.set()
-        return sent
+                waiting = self._clients[shard].call("tally").result().waiting
+            except ActorLost as reason:
+                waiting = 0
+                self._lose(shard, 0, reason)
+            if not waiting:
+                self._held.discard(shard)
 
-    def end(self) -> None:
-        """End the thread after its writer; wait a moment for the held messages, for example when the program ends."""
-        self._over = True
-        self.held.set()
-        if current_thread() is not self:
-            self.join(LONGEST_PAUSE)
+    def _lose(self, shard: int, steps: int, reason: ActorLost) -> None:
+        """Count lost steps, and wait until the shard is restarted."""
+        self.lost_steps += steps
+        begun = time.monotonic()
+        while True:
+            if reason.for_good:
+                raise StorageError(CLOSED) from reason
+            if time.monotonic() - begun > PATIENCE:
+                raise StorageError(f"shard {shard} was lost and not restarted within {PATIENCE:.0f} s: {reason}")
+            try:
+                self._clients[shard].call("tally").result()
+                return
+            except ActorLost as error:
+                reason = error
+            time.sleep(POLL)
 
 
-def _fill(ids: Ids, at: Any, mask: Flags, new_ids: Ids) -> None:
-    """Fill in the ids of acknowledged steps."""
-    ids[at] = np.where(mask, new_ids, ids[at])
+def checked_envs(envs: Any, count: int) -> Ids:
+    """Return the numbers of a writer's environments out of `count`; None: all.
+
+    Raises:
+        ConfigError: They are not different numbers from 0 to count − 1.
+    """
+    picked = np.arange(count) if envs is None else checked("envs", envs, wholes("e"))
+    sound = picked.ndim == 1 and 0 < len(picked) == len(set(picked.tolist()))
+    if not sound or ((picked < 0) | (picked >= count)).any():
+        raise ConfigError(f"`envs` must be different numbers from 0 to {count - 1}, but got {shown(envs)}")
+    return picked

@@ -20,10 +20,10 @@ from replaylab.study.execution.executor import Event, Handler, Lost, Progress, T
 from replaylab.study.results import provenance
 
 _SECONDS_TO_WAIT = 1.0
-"""How long `RayExecutor.wait` waits at most, so that Ctrl-C is heard."""
+"""Seconds that `RayExecutor.wait` waits at most, so that Ctrl-C is heard."""
 
 _SECONDS_BETWEEN_COUNTS = 1.0
-"""How long a count of the cluster's cores holds."""
+"""Seconds for which a count of the cluster's cores is used."""
 
 
 def _cores(value: Any) -> float:
@@ -86,7 +86,7 @@ class RayExecutor:
 
     @property
     def slots(self) -> int:
-        """How many tasks at once.
+        """Number of tasks at once.
 
         Raises:
             ConfigError: there is no such cluster, or no node of it is large enough for one task.

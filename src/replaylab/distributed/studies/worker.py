@@ -1,4 +1,4 @@
-"""What a Ray worker does with a study's task: it hands it to a worker process of a single machine's executor.
+"""Tasks of a study on a Ray worker, each handed to a worker process of a single machine's executor.
 
 That process is the same as on one machine: a fresh interpreter with one thread, without Ray in it, which ends when the
 Ray worker does. So the rows are the same, and a task that ends its process is not taken for a lost machine.
@@ -24,13 +24,13 @@ from replaylab.study.execution.executor import Event, Lost, Progress, Task
 from replaylab.study.execution.local.worker_process import WorkerProcess
 
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM) if hasattr(signal, "SIGKILL") else ()
-"""How a process ends that somebody else ended: the kernel where memory runs short, a scheduler, a person."""
+"""Exit codes of a process that was killed: by the kernel if memory runs short, a scheduler, or a person."""
 
 _SECONDS_BETWEEN_LOOKS = 0.5
-"""How often a worker that waits looks whether its task was cancelled."""
+"""Seconds after which a waiting worker checks again whether its task was cancelled."""
 
 _SECONDS_BETWEEN_REPORTS = 1.0
-"""How often a task's progress travels: each time wakes several of Ray's processes, which the training ones wait for."""
+"""Seconds between two reports of progress: each wakes several of Ray's processes, for which training waits."""
 
 
 @dataclass(frozen=True)

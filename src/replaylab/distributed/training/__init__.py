@@ -1,27 +1,25 @@
 """Training by N actors that step environments, S shards that store, and one learner (Ape-X, Horgan et al. 2018).
 
-The learner is the process that calls `train`: it holds the agents, draws from a `RemoteReplay`, updates, and gives
-priorities back. Actors are Ray actors that do nothing by themselves: the learner asks each for an unroll of T steps,
-two calls ahead, and hands the newest weights along: one object in Ray's store every k updates, numbered by them. So
-nothing polls, an actor that was cut off steps no further, and both sides keep the same pace: an update is made once the
-steps that it is due at are stored, and no actor is asked for steps that the learner is far behind with.
+Processes:
 
-An actor holds E environments, a copy of the policy, a `RemoteWriter`, and its own random streams, made of seed,
-number and life. It explores as its number says, ε^(1 + α·i/(M − 1)). A new step gets the largest priority of its shard,
-rather than the actor's own TD error: this is right for every transform and sampler as it stands (an n-step error is
-known n steps later, a relabelled one never), needs no target network on the actors, and has each step learned from
-soon.
+* The learner is the process that calls `train`. It draws from a `RemoteReplay`, updates, sends priorities back, and
+  publishes weights.
+* Each of N actors is a loop: step E environments, store the steps, ask the hub.
+* The hub is a small process beside the learner. It grants steps to actors as long as all of them together are less than
+  a bound ahead of the learner, passes on the newest weights, and collects reports. The learner makes an update once the
+  steps that it is due at are stored. So the side that is ahead waits, and there is no other limit.
+* The evaluator evaluates copies of the policy while training continues.
 
-At an evaluation or a checkpoint the actors have answered and the learner has caught up: so evaluations come at the same
-numbers of steps and updates as in one process, and a checkpoint is a clean cut. It is the learner's own state, written
-atomically after the shards have saved themselves; resuming starts new actors, with new streams.
+An actor explores with ε^(1 + α·i/(M − 1)), by the number i of its environment. A new step gets the largest priority of
+its shard, unless the agents have a method `initial_td_errors` (``examples/ape_x.py``).
 
-Who dies: an actor is started again with a fresh episode, and what it was asked for and had not reported is counted and
-asked for again; a shard begins again from its snapshot (`RemoteReplay`); the learner continues from its checkpoint.
-Which steps exist, and when they are drawn, depends on timing: runs are not the same bit for bit.
+If an actor dies, the learner starts another one in its slot, with new random streams and new episodes. The steps that
+it was granted and had not reported are counted as lost, and other actors take them. A dead shard restarts from its
+snapshot (`RemoteReplay`). The learner continues from a checkpoint: its own state, written atomically after the shards
+have saved themselves. Which steps exist, and when they are drawn, depends on timing: two runs differ.
 """
 
-from replaylab.distributed.training.on_ray import train
 from replaylab.distributed.training.options import Actors, Shards
+from replaylab.distributed.training.train import train
 
 __all__ = ["Actors", "Shards", "train"]

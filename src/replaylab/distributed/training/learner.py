@@ -1,19 +1,18 @@
-"""The learner: one set of agents, how far training is, and what it may do next."""
+"""The learner: one set of agents, how far training is, and which update is due next."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from replaylab.arguments import LARGEST
-from replaylab.distributed.training.actor import Published, Report
-from replaylab.distributed.training.followed_agents import followed
-from replaylab.distributed.training.options import DEPTH, Actors
+from replaylab.arguments import shown
+from replaylab.distributed.training.options import Actors
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.learners import Hook, PublishedAgents, TrainingConfig
+from replaylab.learners import SB3, Hook, Learner, PublishedAgents, TrainingConfig
+from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.training.env_hindsight import transforms_for
-from replaylab.learners.training.hooks import HookedRun, HookList
+from replaylab.learners.training.factories import agents_for, check_feedback, environments
+from replaylab.learners.training.hooks import PROGRESS_PERIOD, HookedRun, HookList
 from replaylab.learners.training.loop import learn_from
 from replaylab.replay import Progress, Replay, Sampler
 
@@ -22,22 +21,22 @@ LACKS = ("before_turn", "before_store", "on_step")
 
 
 class LearnerRun(HookedRun):
-    """What learns, as a `TrainingRun` for hooks.
+    """The learner, as a `TrainingRun` for hooks.
 
-    Each update is due at a number of steps, is made once so many are stored, and counts as made then; and no actor is
-    asked for steps that the learner is more than `ahead` behind with, so that both keep the same pace.
+    Each update is due at the same number of steps as in one process, is made once as many are stored, and hooks see
+    that number.
 
     Args:
-        configuration: What is trained.
-        seed: Of all random streams.
-        actors: What steps.
-        samples_per_insert: Rows learned from for each step stored after `learning_starts`, at most; None: updates are
-            due when those of one process are.
-        hooks: What watches.
+        configuration: The settings of training.
+        seed: Seed of all random streams.
+        actors: Options of the actors.
+        hooks: The caller's hooks.
 
     Attributes:
+        replay: The replay, with an axis of one replica; set before `on_begin`.
+        settings: Settings that decide the results, which a resumed run must have.
         skipped: Updates that were due while the shards held nothing.
-        until: The number of steps at which training stops next, for what is due then; a few more may be stored.
+        until: The number of steps at which an evaluation or a checkpoint is due next.
 
     Raises:
         ConfigError: Something does not fit training by actors.
@@ -50,29 +49,28 @@ class LearnerRun(HookedRun):
         configuration: TrainingConfig,
         seed: int,
         actors: Actors,
-        samples_per_insert: float | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        self.learner, self.env, self.agents = followed(configuration, seed, actors)
+        self.learner = _learner(configuration)
+        self.env = environments(configuration, 1)  # for its spaces; it is never stepped
+        agents = agents_for(configuration, self.learner, self.env, [seed])
+        if not isinstance(agents, PublishedAgents):
+            raise ConfigError(
+                f"`learner` must be one whose agents have `weights` and `take_weights`, for actors to follow them, but "
+                f"got {type(configuration.learner).__name__}; add them, or use DQN"
+            )
+        if isinstance(agents, EpsilonGreedyAgents):
+            agents.tell_epsilon(float(actors.epsilons().mean()))
+        self.agents = agents
         self.sampler = cast("Sampler", configuration.sampler)
         self.feedback: str | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
+        check_feedback(self.learner, agents, self.sampler, self.feedback)
         self.transforms = transforms_for(self.env, configuration.transforms)
         attached = HookList(configuration, [seed], hooks, loop="with actors", lacks=LACKS)
         super().__init__(configuration, [seed], attached)
-        self._steps_per_update = None if samples_per_insert is None else self.learner.batch_size / samples_per_insert
-        if self._steps_per_update is not None and self._steps_per_update > LARGEST:
-            raise ConfigError(
-                f"`samples_per_insert` must let an update come some day, but {samples_per_insert:g} of "
-                f"{self.learner.batch_size} rows do not"
-            )
-        self.ahead = actors.environments * actors.unroll * DEPTH
-        self.skipped = self.until = 0
-
-    def begin(self, replay: Replay) -> None:
-        """Take the replay, with its axis of one replica, and let the hooks begin."""
-        self.replay = replay
-        self.hooks.emit("on_begin", self)
-        self.agents.set_progress(self.progress)
+        self.settings = configuration.learning_settings() | {"seed": seed, "environments": actors.environments}
+        self._slack = 2 * actors.environments * actors.unroll
+        self.skipped = self.until = self._shown = 0
 
     @property
     def progress(self) -> float:
@@ -81,78 +79,93 @@ class LearnerRun(HookedRun):
 
     @property
     def due(self) -> int:
-        """Steps after which the next update is due, as in the loop of one process, or by `samples_per_insert`."""
-        learner, updates = self.learner, self._updates_done
-        if self._steps_per_update is not None:
-            return learner.learning_starts + math.ceil((updates + 1) * self._steps_per_update)
-        first = max(1, math.ceil(learner.learning_starts / learner.train_period))
+        """Steps after which the next update is due."""
+        learner, updates = self.learner, self.agents.updates + self.skipped
+        first = max(1, -(-learner.learning_starts // learner.train_period))
         return learner.train_period * (first + updates // learner.gradient_steps)
 
     @property
-    def _updates_done(self) -> int:
-        """The number of updates that were made or skipped."""
-        return self.agents.updates + self.skipped
-
-    @property
-    def wanted(self) -> int:
-        """Steps that actors may have been asked for so far."""
-        return self.due + self.ahead
+    def allowed(self) -> int:
+        """Steps that actors may have stored now, all together: two unrolls of each more than the learner needs."""
+        return min(self.due + self._slack, self.clock.total)
 
     def may_learn(self) -> bool:
-        """Whether an update is due now: not after `until`, though more may be stored."""
+        """Whether an update is due before the next evaluation or checkpoint."""
         return self.due <= min(self.clock.steps, self.until)
 
-    def take(self, reports: Sequence[Report]) -> None:
-        """Count the steps and episodes of actors' reports."""
-        for report in reports:
-            self.clock.steps += report.steps
-            self.clock.now += report.steps
-            for episode_return, length in zip(report.returns, report.lengths, strict=True):
-                self.recorder.on_episodes(
-                    self.clock, np.array([episode_return]), np.array([length]), np.ones(1, np.bool_)
-                )
+    def take(self, steps: int, returns: Sequence[float], lengths: Sequence[float]) -> None:
+        """Count new steps, and record the returns and lengths, (K,) each, of episodes that ended."""
+        clock = self.clock
+        clock.steps += steps
+        clock.now += steps
+        for episode_return, length in zip(returns, lengths, strict=True):
+            self.recorder.on_episodes(clock, np.array([episode_return]), np.array([length]), np.ones(1, np.bool_))
+        reached = min(clock.steps - clock.steps % PROGRESS_PERIOD, clock.total)
+        if reached > self._shown:
+            self._shown = reached
+            with clock.at(reached):
+                self.hooks.emit("after_turn", self)
 
     def learn(self) -> None:
-        """Do the update that is due, at the step that it is due at."""
+        """Make the update that is due."""
         with self.clock.at(self.due):
             self.agents.set_progress(self.progress)
             try:
                 batch = self.replay.sample(self.learner.batch_size, progress=self.progress)
-            except EmptyBufferError:  # every shard was lost, and has begun empty: actors fill them again
+            except EmptyBufferError:  # every shard was lost without a snapshot; actors fill them again
                 self.skipped += 1
                 return
             self.hooks.emit("on_draw", self, batch)
             self.hooks.emit("on_update", self, learn_from(batch, self), batch)
-            if (
-                self._steps_per_update is not None or self._updates_done % self.learner.gradient_steps == 0
-            ):  # a turn is over
+            if (self.agents.updates + self.skipped) % self.learner.gradient_steps == 0:  # the turn is over
                 self.hooks.emit("after_learning", self)
 
-    def evaluate(self, due: int) -> None:
-        """Evaluate greedily, if that is due at so many steps; actors with several environments may store a few more."""
-        with self.clock.at(due):
-            self.hooks.evaluations.evaluate(self)
-
-    def weights(self) -> Published:
-        """Return what the policy is computed from now."""
-        return Published(self.agents.updates, cast("PublishedAgents", self.agents).weights())
+    def weights(self) -> dict[str, Any]:
+        """Return a copy of what the policy is computed from."""
+        return cast("PublishedAgents", self.agents).weights()
 
     def state(self) -> dict[str, Any]:
-        """Return everything but the replay, as nested arrays."""
-        return {
-            "agents": self.agents.state(),
-            "clock": self.clock.state(),
-            "skipped": np.array(self.skipped),
-            "until": np.array(self.until),
-            "hooks": self.hooks.state(),
-            "rows": self.recorder.table().columns,
-        }
+        """Return everything except the replay, as nested arrays."""
+        counts = {name: np.array(getattr(self, name)) for name in ("skipped", "until")}
+        parts = {"agents": self.agents.state(), "clock": self.clock.state(), "hooks": self.hooks.state()}
+        return counts | parts | {"rows": self.recorder.table().columns}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
+        self.skipped, self.until = int(state["skipped"]), int(state["until"])
         self.agents.restore(state["agents"])
         self.clock.restore(state["clock"])
-        self.skipped = int(state["skipped"])
-        self.until = int(state["until"])
         self.hooks.restore(state["hooks"])
         self.recorder.restore_rows(self.seeds, state["rows"])
+
+
+def _learner(configuration: TrainingConfig) -> Learner:
+    """Return the learner, whose agents act on what others step.
+
+    Raises:
+        ConfigError: Something needs a loop that steps environments itself.
+    """
+    if isinstance(configuration.learner, SB3):
+        from replaylab.learners.sb3.agents import SteppedSB3  # imports Stable-Baselines3
+
+        learner = cast("Learner", SteppedSB3(configuration.learner, configuration))
+    else:
+        learner = configuration.driven_learner
+    if configuration.total_steps is None:
+        raise ConfigError(
+            "with actors the budget must be in steps, which all of them share, but got total_episodes="
+            f"{configuration.total_episodes}; use total_steps"
+        )
+    if getattr(learner, "replay", "host") == "device":
+        raise ConfigError('with actors `replay` of the learner must be "host", but got "device"; leave it out')
+    if learner.online or not learner.batch_size:
+        raise ConfigError(
+            f"with actors `learner` must learn only from drawn batches, but got {shown(learner)}; use DQN"
+        )
+    if not isinstance(configuration.sampler, Sampler):
+        raise ConfigError(
+            f"with actors `sampler` must draw by itself, but got {shown(configuration.sampler)}, which asks "
+            "agents of this process; use Uniform() or Prioritized()"
+        )
+    configuration.refuse_settings_of_the_host("with actors")
+    return learner

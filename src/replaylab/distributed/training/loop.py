@@ -1,18 +1,19 @@
-"""The loop of distributed training: ask actors for steps, learn, evaluate, save. It knows nothing of Ray."""
+"""The loop of the learner: learn, publish weights, evaluate, save. Actors run beside it. It does not import Ray."""
 
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, cast
 
-import numpy as np
-
-from replaylab.distributed.replay import RemoteOptions, RemoteReplay, RemoteWriter, Snapshots
-from replaylab.distributed.replay.shards.transport import Transport
+from replaylab.distributed.replay import RemoteOptions, RemoteReplay, Snapshots
 from replaylab.distributed.training import checkpoint
-from replaylab.distributed.training.actor import ActorDeclaration, Published
-from replaylab.distributed.training.actor_pool import ActorPool, Launcher
+from replaylab.distributed.training.actor import Actor
+from replaylab.distributed.training.actor_pool import ActorPool
+from replaylab.distributed.training.evaluator import Evaluations, Evaluator
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.options import Actors, Shards
 from replaylab.learners import Checkpoints, Metrics, Stream
@@ -21,11 +22,10 @@ from replaylab.learners.api.random_streams import sequence
 from replaylab.learners.training.factories import make_replay_buffer
 from replaylab.replay import Replay, Uniform
 
-SECONDS_TO_WAIT = 0.2
-"""How long the learner waits at most for actors, so that Ctrl-C is heard."""
-
-Declare = Callable[[int, int], ActorDeclaration]
-MakeLauncher = Callable[[Declare, Callable[[int], RemoteWriter]], Launcher]
+PERIOD = 0.02  # seconds between two exchanges of the learner with the hub
+CHECK_PERIOD = 0.2  # seconds between two checks for errors of actors and complete evaluations
+FIGURES_PERIOD = 1.0  # seconds between two reports for `cluster_status`
+PUBLISHING = 0.05  # largest share of the learner's time for publishing weights
 
 
 def perform(
@@ -34,124 +34,145 @@ def perform(
     shards: Shards,
     checkpoints: Checkpoints | None,
     resume: Path | None,
-    transport: Transport,
-    make_launcher: MakeLauncher,
-    tell: Callable[[LearnerRun, ActorPool, RemoteReplay], None] = lambda *_: None,
+    launch: Callable[[str], Any],
 ) -> Metrics:
-    """Train, and return what was measured.
+    """Train, and return the metrics.
 
     Args:
-        run: What learns.
-        actors: What steps.
-        shards: What stores.
+        run: The learner.
+        actors: Options of the actors.
+        shards: Options of the replay.
         checkpoints: Where and how often the run is saved; None: never.
-        resume: Folder of the run to continue from; None: it begins.
-        transport: Starts the shards.
-        make_launcher: Makes what starts the actors, from what they are declared as and what makes their writers.
-        tell: Is called now and then with how it is.
+        resume: Folder of the run to continue; None: a new one.
+        launch: Returns a `Launcher`, from the name of the replay's run.
     """
-    lives = [0] * actors.count
+    first_life, envs, waiting = 0, actors.envs, checkpoint.Evaluations()
+    if resume is None:
+        checkpoint.discard(checkpoints)
+        create = _replay_of(run, actors.environments)
+    else:
+        create, waiting = checkpoint.load(resume.resolve(), run)
+        # lives after the checkpoint are unknown, and their random streams must not be used again
+        first_life = 1 + secrets.randbelow(2**62)
+    snapshot = None
+    if checkpoints is not None and checkpoints.every is not None:
+        snapshot = Snapshots(checkpoints.folder.resolve() / checkpoint.REPLAY, shards.snapshot_period)
+    options = RemoteOptions(placement=shards.placement, snapshot=snapshot)
+    seed = sequence(run.seeds[0], Stream.SAMPLING, run.clock.steps)
+    replay = create(shards=shards.count, seed=seed, options=options)
+
+    def make(number: int, hub: Any) -> Callable[[int], Actor]:
+        configuration, learner, seed = run.configuration, run.learner, run.seeds[0]
+        writer = replay.writer(range(number * envs, (number + 1) * envs))
+        return lambda life: Actor(number, first_life + life, actors, configuration, learner, seed, writer, hub)
+
     with ExitStack() as running:
-        if resume is None:
-            remote = _new_replay(run, actors.environments, _options(run, shards, checkpoints, transport))
-        else:
-            make, before = checkpoint.load(resume.resolve(), run, actors.environments)
-            remote = make(**_options(run, shards, checkpoints, transport))
-            # those after the checkpoint are not known, and their streams must not come again: begin anywhere
-            lives = [max(before) + 1 + secrets.randbelow(2**32)] * actors.count
-        running.callback(remote.close)
-
-        def declare(number: int, life: int) -> ActorDeclaration:
-            epsilons = tuple(actors.epsilons()[number].tolist())
-            return ActorDeclaration(number, life, run.configuration, run.learner, run.seeds[0], epsilons)
-
-        def writer(number: int) -> RemoteWriter:
-            return remote.writer(range(number * actors.envs, (number + 1) * actors.envs))
-
-        pool = ActorPool(make_launcher(declare, writer), lives, actors.envs, actors.unroll)
+        running.callback(replay.close)
+        launcher = launch(replay.run)
+        pool = ActorPool(launcher, make, actors.count, envs, run.clock.steps)
         running.callback(pool.stop)
-        run.begin(cast("Replay", OneReplica(cast("Replay", remote))))
+        evaluations = Evaluations(None, waiting)
+        if run.configuration.eval_every is not None:
+            evaluated = run.configuration, run.learner, run.seeds[0]
+            evaluations.evaluator = launcher.start("evaluator", lambda _: Evaluator(*evaluated))
+            running.callback(evaluations.evaluator.kill)
+        run.replay = cast("Replay", OneReplica(cast("Replay", replay)))
+        run.hooks.emit("on_begin", run)
+        learning = Learning(run, pool, evaluations, replay)
+        periods = {"evaluation": run.configuration.eval_every, "checkpoint": checkpoints and checkpoints.every}
         while run.until < run.clock.total:
-            until = run.until = _next_stop(run, checkpoints)
-            _advance(run, pool, until, actors.publish_every, lambda: tell(run, pool, remote))
-            run.evaluate(until)
-            if checkpoints is not None and _due(run, checkpoints, until):
-                actor_lives = [slot.life for slot in pool.slots]
-                checkpoint.save(checkpoints.folder.resolve(), run, remote, actors.environments, actor_lives)
+            stops = [(run.until // period + 1) * period for period in periods.values() if period]
+            run.until = min([run.clock.total, *stops])
+            learning.advance()
+            due = {name for name, every in periods.items() if every and _is_due(run, every)}
+            if "evaluation" in due:
+                evaluations.waiting.append((run.until, run.weights()))
+            if checkpoints is not None and "checkpoint" in due:
+                checkpoint.save(checkpoints.folder.resolve(), run, replay, evaluations.waiting)
+        learning.report_evaluations(wait=True)
         run.hooks.emit("on_end", run, run.clock.over)
         if checkpoints is not None:
             checkpoints.on_end(run, run.clock.over)
         return run.recorder.table()
 
 
-def _advance(run: LearnerRun, pool: ActorPool, until: int, publish_every: int, tell: Callable[[], None]) -> None:
-    """Train until so many steps are stored and all that may be learned from them is learned."""
-    launcher = pool.launcher
-    published = Published(-publish_every, None)
+class Learning:
+    """The learner's work between two evaluations or checkpoints."""
 
-    def newest() -> Published:
-        nonlocal published
-        if run.agents.updates - published.version >= publish_every:
-            version, weights = run.weights()
-            published = Published(version, launcher.publish(weights))
-        return published
+    def __init__(self, run: LearnerRun, pool: ActorPool, evaluations: Evaluations, replay: RemoteReplay) -> None:
+        self._run, self._pool, self._evaluations, self._replay = run, pool, evaluations, replay
+        self._version, self._waited = -1, 0.0
+        self._exchange_at = self._publish_at = self._check_at = 0.0
+        self._figures_at, self._counted = monotonic(), (run.clock.steps, run.agents.updates, 0.0)
 
-    while True:
-        pool.ask(min(until, run.wanted) - run.clock.steps - pool.in_flight, run.progress, newest)
-        may_learn = run.may_learn()
-        if run.clock.steps >= until and not may_learn and not pool.in_flight:
+    def advance(self) -> None:
+        """Train until `run.until` steps are stored and all updates that are due by then are made."""
+        run = self._run
+        while run.may_learn() or run.clock.steps < run.until:
+            if run.may_learn():
+                run.learn()
+            else:
+                sleep(PERIOD / 2)
+                self._waited += PERIOD / 2
+            now = monotonic()
+            if now >= self._exchange_at:
+                self._exchange_at = now + PERIOD
+                self._exchange(now)
+
+    def report_evaluations(self, *, wait: bool = False) -> None:
+        """Record the results of complete evaluations, or, if `wait`, of all."""
+        for due, values in self._evaluations.results(wait=wait):
+            with self._run.clock.at(due):
+                self._run.recorder.report(self._run.clock, values)
+
+    def _exchange(self, now: float) -> None:
+        """Send news to the hub, and take those of the actors."""
+        run, weights, figures = self._run, None, dict[str, Any]()
+        if now >= self._check_at:
+            self._check_at = now + CHECK_PERIOD
+            self._pool.check()
+            self.report_evaluations()
+        if not self._pool.is_ready:
             return
-        reports = pool.collect(0.0 if may_learn else SECONDS_TO_WAIT)
-        run.take(reports)
-        if may_learn:
-            run.learn()
-        if reports:
-            run.hooks.emit("after_turn", run)
-        tell()
+        began = monotonic()
+        if run.agents.updates != self._version and now >= self._publish_at:
+            self._version, weights = run.agents.updates, run.weights()
+        if now >= self._figures_at + FIGURES_PERIOD:
+            figures = self._figures(now)
+        is_end = run.allowed == run.clock.total
+        report = self._pool.publish(self._version, weights, run.progress, run.allowed, is_end, figures)
+        if weights is not None:
+            self._publish_at = now + (monotonic() - began) / PUBLISHING
+        run.take(report.steps, report.returns, report.lengths)
+
+    def _figures(self, now: float) -> dict[str, Any]:
+        """Return the figures of the training for `cluster_status`."""
+        run, seconds = self._run, now - self._figures_at
+        counts = run.clock.steps, run.agents.updates, self._waited
+        steps, updates, waited = ((new - old) / seconds for new, old in zip(counts, self._counted, strict=True))
+        self._figures_at, self._counted = now, counts
+        return {
+            "environment": run.env_id,
+            "learner": type(run.configuration.learner).__name__,
+            "steps": counts[0],
+            "total_steps": run.clock.total,
+            "steps_per_second": steps,
+            "updates": counts[1],
+            "updates_per_second": updates,
+            "skipped_updates": run.skipped,
+            "learner_waits": waited,
+            "waiting_evaluations": len(self._evaluations.waiting),
+            "replay": asdict(self._replay.stats()),
+        }
 
 
-def _next_stop(run: LearnerRun, checkpoints: Checkpoints | None) -> int:
-    """Return the next number of steps at which something is due, after the last such, whatever is stored by now."""
-    now, total = run.until, run.clock.total
-    periods = [run.configuration.eval_every, checkpoints and checkpoints.every]
-    return min([total, *((now // period + 1) * period for period in periods if period)])
+def _is_due(run: LearnerRun, every: int) -> bool:
+    return run.until % every == 0 or run.until == run.clock.total
 
 
-def _due(run: LearnerRun, checkpoints: Checkpoints, until: int) -> bool:
-    """Whether the run is to be saved now."""
-    return checkpoints.every is not None and (until % checkpoints.every == 0 or until == run.clock.total)
-
-
-def _new_replay(run: LearnerRun, environments: int, options: dict[str, Any]) -> RemoteReplay:
-    """Return an empty replay for the steps of all actors' environments."""
-    like = make_replay_buffer(
-        env=run.env,
-        capacity=1,
-        seeds=run.seeds,
-        sampler=Uniform(),
-        transforms=run.transforms,
-        count_replays=False,
-    )
-    return RemoteReplay(
-        run.learner.capacity,
-        like.fields,
-        num_envs=environments,
-        sampler=run.sampler,
-        transforms=run.transforms,
-        next_obs=cast("Any", like.next_obs),
-        **options,
-    )
-
-
-def _options(run: LearnerRun, shards: Shards, saved: Checkpoints | None, transport: Transport) -> dict[str, Any]:
-    """Return the options of a replay that are not saved with it."""
-    snapshot = None
-    if saved is not None and saved.every is not None:
-        snapshot = Snapshots(saved.folder.resolve() / checkpoint.REPLAY, shards.snapshot_period)
-    seed = np.random.SeedSequence(
-        sequence(run.seeds[0], Stream.SAMPLING).entropy, spawn_key=(Stream.SAMPLING, run.clock.steps)
-    )
-    options = RemoteOptions(
-        placement=shards.placement, prefetch=shards.prefetch, snapshot=snapshot, transport=transport
-    )
-    return {"shards": shards.count, "seed": seed, "options": options}
+def _replay_of(run: LearnerRun, environments: int) -> Callable[..., RemoteReplay]:
+    """Return a function that creates an empty replay for the steps of all actors' environments."""
+    parts: dict[str, Any] = {"env": run.env, "seeds": run.seeds, "transforms": run.transforms}
+    like = make_replay_buffer(**parts, capacity=1, sampler=Uniform(), count_replays=False)
+    options: dict[str, Any] = {"sampler": run.sampler, "transforms": run.transforms, "next_obs": like.next_obs}
+    return partial(RemoteReplay, run.learner.capacity, like.fields, num_envs=environments, **options)

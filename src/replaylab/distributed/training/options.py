@@ -1,4 +1,4 @@
-"""The settings of distributed training, beside those of what is trained."""
+"""Options of training by actors, in addition to those of what is trained."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,51 +9,44 @@ import numpy.typing as npt
 from replaylab.arguments import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
 from replaylab.distributed.ray_session import ray_share
 
-_MOST = 100_000
-"""Actors, or environments of one, at most."""
-
-
-DEPTH = 2
-"""Calls on their way to each actor: while one's answer travels, the next is at work."""
+_COUNT = whole(most=100_000)
 
 
 @dataclass(frozen=True)
 class Actors:
-    """The actors that step environments.
+    """The actors, processes that step environments.
 
     Attributes:
-        count: N.
-        envs: E, environments of each, stepped together.
-        unroll: Time steps that an actor takes with the same weights, and stores in one call. Two such calls are on
-            their way to each actor, so weights are at most that much older.
-        epsilon: ε of the first of the N·E environments; with values of Discrete actions alone.
-        alpha: Environment i of M acts at random with chance ε^(1 + α·i/(M − 1)) (Horgan et al. 2018, equation 1).
-        publish_every: Updates that the weights which an actor is given may be behind the learner's.
-        cores: That Ray reserves for each actor. 0: it places them anywhere.
+        count: N actors.
+        envs: E environments of each actor, stepped together: one forward pass of the policy serves all of them.
+        unroll: Time steps that an actor takes with the same weights and stores in one call, at most; fewer if they
+            take longer than a tenth of a second.
+        epsilon: ε of the first of the M = N·E environments. Only for learners with values of Discrete actions.
+        alpha: Environment i of M acts at random with probability ε^(1 + α·i/(M − 1)) (Horgan et al. 2018, equation 1).
+        cores: Cores that Ray reserves for each actor. 0: Ray places actors anywhere.
     """
 
     count: int = 4
-    envs: int = 1
+    envs: int = 8
     unroll: int = 16
     epsilon: float = 0.4
     alpha: float = 7.0
-    publish_every: int = 8
     cores: float = 0.0
 
     def __post_init__(self) -> None:
-        counts = {"count": whole(most=_MOST), "envs": whole(most=_MOST), "unroll": whole(most=1_000_000)}
-        check(self, **counts, publish_every=whole(), epsilon=SHARE, alpha=NOT_NEGATIVE, cores=ray_share)
+        check(self, count=_COUNT, envs=_COUNT, unroll=whole(most=1_000_000))
+        check(self, epsilon=SHARE, alpha=NOT_NEGATIVE, cores=ray_share)
 
     @property
     def environments(self) -> int:
-        """M = N·E."""
+        """Number of environments of all actors, M = N·E."""
         return self.count * self.envs
 
     def epsilons(self) -> npt.NDArray[np.float64]:
-        """Return the chance of a random action in each environment, (N, E).
+        """Return the probability of a random action in each environment, (N, E).
 
         Example:
-            >>> Actors(4).epsilons().ravel().round(4).tolist()
+            >>> Actors(4, envs=1).epsilons().ravel().round(4).tolist()
             [0.4, 0.0472, 0.0056, 0.0007]
         """
         places = np.arange(self.environments) / max(self.environments - 1, 1)
@@ -65,16 +58,14 @@ class Shards:
     """The shards of the replay; see `RemoteReplay`.
 
     Attributes:
-        count: S.
+        count: S shards. One is fastest as long as its node has the memory and the network for all steps.
         placement: Where they are: None, "spread", or a node id for each.
-        prefetch: Batches that are on their way beside the one that the learner waits for.
-        snapshot_period: Seconds between two snapshots of a shard, where training has a folder for checkpoints.
+        snapshot_period: Seconds between two snapshots of a shard, if the run is saved in a folder.
     """
 
-    count: int = 2
+    count: int = 1
     placement: str | Sequence[str] | None = None
-    prefetch: int = 2
     snapshot_period: float = 60.0
 
     def __post_init__(self) -> None:
-        check(self, count=whole(most=_MOST), prefetch=whole(0, 1000), snapshot_period=POSITIVE)
+        check(self, count=_COUNT, snapshot_period=POSITIVE)

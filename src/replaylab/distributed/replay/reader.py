@@ -1,0 +1,482 @@
+"""A reader: draws batches from all shards by one exact distribution, and sends the learner's feedback."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab._core import concatenate
+from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, whole
+from replaylab.distributed.replay.distribution import least_scaled, split, staleness
+from replaylab.distributed.replay.ids import Ids, global_ids, shard_of
+from replaylab.distributed.replay.options import RemoteConfig
+from replaylab.distributed.replay.shard import ActorLost, Tally
+from replaylab.distributed.replay.writer import CLOSED, PATIENCE, Client, Pending
+from replaylab.errors import ConfigError, EmptyBufferError, StorageError
+from replaylab.replay import Batch, Fifo, Schedules
+from replaylab.trees import flatten, take, unflatten
+
+Floats = npt.NDArray[np.float64]
+Feedback = list[tuple[Ids, Floats, bool]]
+
+ROWS = whole(most=LARGEST_AXIS)
+
+POLL = 0.002
+"""Seconds between two questions to shards that have reported nothing new."""
+
+MOST_BATCHES = 16
+"""Batches of one call, at most."""
+
+CALL_BYTES = 2**21
+"""Bytes of the rows of one call, at most, if it has more than one batch."""
+
+CALL_SHARE = 0.05
+"""Share of the learner's time that calls may take: after slow updates a call carries fewer batches."""
+
+
+@dataclass
+class Slot:
+    """A shard as a reader knows it."""
+
+    client: Client
+    number: int
+    tally: Tally | None = None  # what it reported last
+    lost: bool = False
+    for_good: bool = False  # whether it will not be restarted
+    probe: Pending | None = None  # the answer that will show that a lost shard is there again
+    losses: int = 0
+    lost_steps: int = 0  # as far as they had been reported
+    lost_rows: int = 0  # drawn rows that a restarted shard does not count
+
+    @property
+    def live(self) -> Tally | None:
+        """The newest tally, None if the shard is lost."""
+        return None if self.lost else self.tally
+
+    def hear(self, tally: Tally) -> bool:
+        """Note a tally; return False if it is of a shard that was replaced, as after a node was cut off."""
+        before = self.tally
+        if before is not None and (tally.epoch, tally.serial) < (before.epoch, before.serial):
+            return tally.epoch == before.epoch
+        if before is not None and tally.epoch > before.epoch:
+            self.losses, self.lost = self.losses + (not self.lost), False
+            self.lost_steps += max(before.added - tally.added, 0)
+            self.lost_rows += max(before.drawn - tally.drawn, 0)
+        self.tally = tally
+        return True
+
+    def lose(self, reason: ActorLost) -> None:
+        """Note that the shard is lost."""
+        self.losses += not self.lost
+        self.lost, self.for_good, self.probe = True, reason.for_good, None
+
+    def call(self, method: str, *arguments: Any) -> Pending | None:
+        """Call a method; return None if the shard is lost, as long as it is not restarted."""
+        try:
+            if self.lost and not self.for_good:
+                self.probe = self.probe or self.client.call("tally")
+                if self.probe.ready():
+                    answer, self.probe = self.probe, None
+                    self.lost = not self.hear(answer.result())
+            return None if self.lost else self.client.call(method, *arguments)
+        except ActorLost as reason:
+            self.lose(reason)
+            return None
+
+    def answer(self, pending: Pending) -> Any:
+        """Wait for an answer; return None if the shard was lost or replaced."""
+        try:
+            answer = pending.result()
+        except ActorLost as reason:
+            self.lose(reason)
+            return None
+        return answer if self.hear(answer if isinstance(answer, Tally) else answer[-1]) else None
+
+
+@dataclass
+class Group:
+    """K batches of B rows, requested by one call to each shard."""
+
+    rows: int
+    counts: npt.NDArray[np.int64]  # rows of each shard for each batch (S, K)
+    shares: Floats  # T̂_s/ΣT̂ (S,)
+    updates: int  # whose feedback came before
+    answers: list[tuple[Slot, Pending, int]]  # with the number of ids of feedback in the call
+    columns: dict[str, Any] = field(default_factory=dict)  # name → values (K·B, *shape), once they arrived
+    scaled: Floats = field(default_factory=lambda: np.zeros(0))  # N·q (K·B,), or P/q for samplers without weights
+    least: float = 1.0  # the smallest N·q that could be drawn
+    taken: int = 0  # batches handed out
+
+    @property
+    def used_up(self) -> bool:
+        """Whether all batches are handed out."""
+        return bool(self.taken == self.counts.shape[1])
+
+
+class RemoteReader:
+    """Draws batches for one learner; it can be sent to other processes.
+
+    `RemoteReplay.reader` creates it. Every reader draws independently from one distribution over all shards, and the
+    feedback of all applies to the same priorities. A call to a shard carries the feedback since the last call and draws
+    K batches, while the previous K are used; K follows from the measured cost of a call, the time between updates, and
+    the size of rows. So a batch may be drawn up to 2K updates before it is used (`priority_age`).
+
+    Attributes:
+        rank: Number of the learner.
+        world_size: Number of learners.
+    """
+
+    def __init__(self, clients: Sequence[Client], config: RemoteConfig, rank: int = 0, world_size: int = 1) -> None:
+        self._clients, self._config, self.rank, self.world_size = clients, config, rank, world_size
+        self._template, sampler = config.template, config.template.sampler
+        self._limiter, self._strict = config.options.limiter, config.options.strict
+        self._slots = [Slot(client, number) for number, client in enumerate(clients)]
+        root = config.root
+        self._random = np.random.default_rng(
+            np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, config.shards, rank))
+        )
+        betas = [sampler.beta] if hasattr(sampler, "beta") else []
+        self._schedules = Schedules(type(sampler).__name__, betas) if betas else None
+        self._stratified = getattr(sampler, "stratified", True)  # those without the option are
+        self._lock = RLock()
+        self._group: Group | None = None
+        self._ahead: Group | None = None
+        self._feedback: Feedback = []
+        self._requested = 0
+        self._drawn_before: int | None = None  # by readers before this one
+        self._updates = self._batches = self._age = self._stale = 0
+        self._row_bytes, self._cost, self._interval, self._last = 1, 0.0, math.inf, -math.inf
+
+    def __reduce__(self) -> Any:
+        return RemoteReader, (self._clients, self._config, self.rank, self.world_size)
+
+    @property
+    def inserted(self) -> int:
+        """Steps stored so far, as last reported, including those that were dropped or lost since."""
+        return sum(slot.lost_steps + (slot.tally.added if slot.tally else 0) for slot in self._slots)
+
+    @property
+    def drawn(self) -> int:
+        """Rows drawn so far by all readers, as last reported."""
+        return sum(slot.lost_rows + (slot.tally.drawn if slot.tally else 0) for slot in self._slots)
+
+    @property
+    def priority_age(self) -> float:
+        """Updates between the draw of a batch and its use, on the mean; NaN before the first batch."""
+        return self._age / self._batches if self._batches else math.nan
+
+    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
+        """Draw a batch from all shards.
+
+        Its arrays belong to the caller. Stacks of ``obs`` and ``next_obs`` share the memory of common frames. Rows
+        are grouped by shard. If a shard is lost, the batches on their way are drawn again from the others.
+
+        Args:
+            batch_size: B ≥ 1.
+            progress: Training progress in [0, 1], if β has a schedule. None: its start value, with one warning.
+
+        Raises:
+            EmptyBufferError: Too little is stored, or every priority is zero; or the limiter allowed no batch for its
+                `timeout`.
+            ConfigError: An argument is out of its range.
+            StorageError: The replay was closed, or no shard was restarted in time.
+        """
+        batch_size = checked("batch_size", batch_size, ROWS)
+        checked("progress", progress, optional(FRACTION))
+        beta = None if self._schedules is None else self._schedules.at(progress)[0]
+        with self._lock:
+            passed, self._last = time.perf_counter() - self._last, time.perf_counter()
+            passed = min(passed, 4.0 * self._interval)  # a pause, for example to evaluate, is no update
+            self._interval = passed if self._interval == math.inf else 0.95 * self._interval + 0.05 * passed
+            group = self._group
+            if group is None or group.rows != batch_size or group.used_up or self._strict:
+                group = self._group = self._next(batch_size)
+            self._batches, self._age = self._batches + 1, self._age + self._updates - group.updates
+            group.taken += 1
+            return self._batch(group, group.taken - 1, beta)
+
+    def update_priorities(
+        self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
+    ) -> int:
+        """Take the learner's feedback for these steps; it is sent with the next call that draws.
+
+        Args:
+            ids: int64 ``...``, of batches.
+            td_error: δ of the same shape.
+            priority: Instead of `td_error`: p itself, of each id, or one number for all.
+
+        Returns:
+            How many of the steps are stored, as last reported. Feedback for others changes nothing; `stats` counts it.
+
+        Raises:
+            PriorityError, ShapeError, DtypeError, ConfigError: As for `ReplayBuffer.update_priorities`.
+        """
+        flat = self._flat(ids)
+        self._template.update_priorities(np.full(np.shape(ids), -1), td_error, priority=priority)  # checks the values
+        values: Any = td_error if priority is None else priority
+        values = values.detach().cpu() if hasattr(values, "detach") else values
+        values = np.broadcast_to(np.asarray(values, np.float64).reshape(-1), flat.shape).copy()
+        with self._lock:
+            self._updates += 1
+            if self._template.sampler.wants_feedback:
+                self._feedback.append((flat, values, priority is None))
+            if self._strict:
+                self.refresh()
+            return self._num_stored(flat)
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        prefetch: int = 1,
+        total: int | None = None,
+        progress: float | Callable[[int], float] | None = None,
+        device: Any = None,
+    ) -> Generator[Batch, None, None]:
+        """Yield batches without end, or `total` of them, on a device of PyTorch.
+
+        Args:
+            batch_size: B, as for `sample`.
+            prefetch: Batches that are copied to the device in advance.
+            total: How many batches to yield; None: no end.
+            progress: As for `sample`, or a function of the batch's number that gives it.
+            device: A device of PyTorch, such as "cuda:0"; None: NumPy arrays.
+        """
+        prefetch, waiting, number = checked("prefetch", prefetch, whole(0, 1_000)), deque[Batch](), 0
+        while total is None or number < total or waiting:
+            while (total is None or number < total) and len(waiting) <= prefetch:
+                batch = self.sample(batch_size, progress=progress(number) if callable(progress) else progress)
+                if device is not None:
+                    batch = (batch.pin_memory() if str(device).startswith("cuda") else batch).torch(device)
+                waiting.append(batch)
+                number += 1
+            yield waiting.popleft()
+
+    def refresh(self) -> None:
+        """Send pending feedback, and read the figures of all shards.
+
+        Raises:
+            StorageError: The replay was closed.
+        """
+        with self._lock:
+            self._answers(self._call([]))
+            if self._drawn_before is None:
+                self._drawn_before = self.drawn
+
+    def _flat(self, ids: npt.ArrayLike) -> Ids:
+        """Return a copy of ids, int64 (n,)."""
+        steps = np.asarray(ids)
+        if steps.size and (steps.dtype.kind not in "iu" or int(steps.max()) > np.iinfo(np.int64).max):
+            self._template.probabilities(ids)  # raises
+        return steps.reshape(-1).astype(np.int64)
+
+    def _num_stored(self, ids: Ids) -> int:
+        """Return how many ids are of steps that are stored, as last reported."""
+        if not all(slot.tally for slot in self._slots):
+            self.refresh()
+        bounds = np.zeros((len(self._slots), 2), np.int64)
+        for slot in self._slots:
+            if (tally := slot.live) is not None:
+                oldest = tally.next_id - tally.size if isinstance(self._template.retention, Fifo) else 0
+                bounds[slot.number] = global_ids(tally.epoch, slot.number, np.array([oldest, tally.next_id]))
+        least, end = bounds[np.minimum(shard_of(ids), len(bounds) - 1)].T
+        return int(((ids >= least) & (ids < end)).sum())
+
+    def _tallies(self) -> list[Tally]:
+        """Return the newest tallies of the shards that live."""
+        return [tally for slot in self._slots if (tally := slot.live) is not None]
+
+    def _ask(self, method: str, *arguments: Any) -> dict[int, Any]:
+        """Call a method of all shards, and return the answers by shard."""
+        with self._lock:
+            calls = [(slot, slot.call(method, *arguments)) for slot in self._slots]
+            return self._answers([(slot, pending, 0) for slot, pending in calls if pending is not None])
+
+    def _check_open(self) -> None:
+        if all(slot.for_good for slot in self._slots):
+            raise StorageError(CLOSED)
+
+    def _allowed_batches(self, rows: int) -> int:
+        """Return how many batches may be requested now, K at most."""
+        batches = self._num_batches(rows)
+        while batches and not self._may_draw(rows * batches):
+            batches //= 2
+        return batches
+
+    def _num_batches(self, rows: int) -> int:
+        """Return K: as many batches as make calls cheap, as long as their rows are few bytes."""
+        if self._strict:
+            return 1
+        wanted = math.ceil(self._cost / (CALL_SHARE * self._interval))
+        return max(1, min(wanted, MOST_BATCHES, CALL_BYTES // (rows * self._row_bytes)))
+
+    def _next(self, rows: int) -> Group:
+        """Return the next batches, and request those after them."""
+        while True:
+            group, self._ahead = self._ahead, None
+            if group is None or group.rows != rows:
+                self._await_steps(rows)
+                group = self._request(rows, self._allowed_batches(rows))
+            batches = 0 if self._strict else self._allowed_batches(rows)
+            self._ahead = self._request(rows, batches) if batches else None
+            if self._collect(group):
+                return group
+
+    def _may_draw(self, rows: int) -> bool:
+        """Whether so many rows may be drawn now, as far as is known."""
+        tallies = self._tallies()
+        if self._drawn_before is None or not any(tally.total for tally in tallies):
+            return False
+        if sum(tally.size for tally in tallies) < self._config.min_size:
+            return False
+        drawn = self._drawn_before + self.world_size * (self._requested + rows)
+        return self._limiter is None or drawn <= self._limiter.most_rows(self.inserted, self._config.min_size)
+
+    def _await_steps(self, rows: int) -> None:
+        """Wait until a batch may be drawn: for restarted shards and for the limiter, for nothing else."""
+        limiter, least, begun = self._limiter, self._config.min_size, time.monotonic()
+        if limiter is not None and rows > 2 * limiter.error_buffer:
+            raise ConfigError(
+                "`batch_size` must be at most 2·error_buffer of the limiter, or no batch is ever drawn, but got "
+                f"(batch_size={rows}, error_buffer={limiter.error_buffer:g}); use a larger error_buffer"
+            )
+        if self._strict:
+            self.refresh()
+        while not self._may_draw(rows):
+            self.refresh()
+            if self._may_draw(rows):
+                return
+            size, waited = sum(tally.size for tally in self._tallies()), time.monotonic() - begun
+            if any(slot.lost and not slot.for_good for slot in self._slots):
+                if waited > PATIENCE:
+                    raise StorageError(f"no shard was restarted within {PATIENCE:.0f} s after it was lost")
+            elif size >= least and not any(tally.total for tally in self._tallies()):
+                raise EmptyBufferError(
+                    f"every one of the {size:,} stored steps has priority 0, so none can be drawn; give at least one a "
+                    "positive priority with update_priorities"
+                )
+            elif limiter is None:
+                raise EmptyBufferError(
+                    f"{size:,} steps are stored in all shards, but a batch needs {least:,}; add more"
+                )
+            elif waited > limiter.timeout:
+                raise EmptyBufferError(
+                    f"the limiter allows no batch of {rows:,} rows after {self.drawn:,} rows were drawn and "
+                    f"{self.inserted:,} steps stored; add steps, or use a larger error_buffer"
+                )
+            time.sleep(POLL)
+
+    def _request(self, rows: int, batches: int) -> Group:
+        """Request batches of all shards at once, with the feedback since the last call."""
+        begun = time.thread_time()
+        totals = [slot.live.total if slot.live else 0.0 for slot in self._slots]
+        counts = np.array([split(totals, rows, self._random, self._stratified) for _ in range(batches)]).T
+        shares, updates = np.array(totals) / sum(totals), self._updates
+        group = Group(rows, counts, shares, updates, self._call(counts.tolist()))
+        self._requested += rows * batches
+        self._cost = 0.9 * self._cost + 0.2 * (time.thread_time() - begun)  # to collect the rows costs as much
+        return group
+
+    def _answers(self, calls: list[tuple[Slot, Pending, int]]) -> dict[int, Any]:
+        """Wait for the answers of the shards that are not lost."""
+        answers = {}
+        for slot, pending, num_fed in calls:
+            answer = slot.answer(pending)
+            if answer is None:
+                self._stale += num_fed
+            else:
+                answers[slot.number] = answer
+        self._check_open()
+        return answers
+
+    def _call(self, counts: list[list[int]]) -> list[tuple[Slot, Pending, int]]:
+        """Let all live shards draw, with feedback and with the number of steps that writers may store."""
+        feedback, limiter, room, calls = self._feedback_by_shard(), self._limiter, math.inf, []
+        if limiter is not None and not self.rank:
+            room = max(limiter.most_steps(self.drawn, self._config.min_size) - self.inserted, 0.0)
+        for slot, mine in zip(self._slots, feedback, strict=True):
+            tally, num_fed = slot.live, sum(len(ids) for ids, _, _ in mine)
+            limit = None if tally is None or room == math.inf else tally.added + room / len(self._tallies())
+            pending = slot.call("draw", counts[slot.number] if counts else [], mine, limit)
+            if pending is None:
+                self._stale += num_fed
+            else:
+                calls.append((slot, pending, num_fed))
+        self._check_open()
+        return calls
+
+    def _feedback_by_shard(self) -> list[Feedback]:
+        """Return the pending feedback of each shard, and forget it."""
+        pending, self._feedback = self._feedback, []
+        by_shard: list[Feedback] = [[] for _ in self._slots]
+        for td_errors, items in groupby(pending, key=lambda item: item[2]):
+            all_ids, all_values, _ = zip(*items, strict=True)
+            ids, values = np.concatenate(all_ids), np.concatenate(all_values)
+            shards = shard_of(ids).astype(np.uint16)
+            order = np.argsort(shards, kind="stable")
+            ids, values = ids[order], values[order]
+            borders = np.searchsorted(shards[order], np.arange(len(by_shard) + 1)).tolist()
+            for number, (start, end) in enumerate(pairwise(borders)):
+                if end > start:
+                    by_shard[number].append((ids[start:end], values[start:end], td_errors))
+        return by_shard
+
+    def _collect(self, group: Group) -> bool:
+        """Wait for the rows of a group and put its batches together; False if a shard has not given its rows."""
+        answers = self._answers(group.answers)
+        group.answers.clear()  # they hold memory of Ray's object store
+        begun = time.thread_time()
+        tallies = [answer[1] if (answer := answers.get(slot.number)) else None for slot in self._slots]
+        chosen, parts = np.flatnonzero(group.counts.any(axis=1)).tolist(), []
+        for shard in chosen:
+            part = answers[shard][0] if answers.get(shard) else None
+            if part is None:
+                return False
+            part["probability"] = part["probability"] * group.shares[shard]
+            part["id"] = global_ids(answers[shard][1].epoch, shard, part["id"])
+            parts.append(part)
+        columns = _joined(group.counts[chosen], parts)
+        self._row_bytes = max(1, sum(column.nbytes for column in columns.values()) // len(columns["id"]))
+        if self._schedules is None:
+            group.scaled = staleness(group.shares, tallies)[shard_of(columns["id"])]
+        else:
+            group.scaled = columns["probability"] * sum(tally.rows for tally in tallies if tally)
+            group.least = least_scaled(group.shares, tallies)
+        for path, length in self._config.frames.items():
+            frames = columns[f"next_{path}"]
+            columns[path], columns[f"next_{path}"] = frames[:, :length], frames[:, 1:]
+        fields = self._template.fields
+        nested = unflatten(fields, (columns.pop(path) for path, _ in flatten(fields)))
+        group.columns = nested | columns
+        self._cost += 0.1 * (time.thread_time() - begun)
+        return True
+
+    def _batch(self, group: Group, number: int, beta: float | None) -> Batch:
+        """Return a batch of a group, with its weights."""
+        rows = slice(number * group.rows, (number + 1) * group.rows)
+        scaled = weight = group.scaled[rows]
+        if beta is not None:
+            normalize = getattr(self._template.sampler, "normalize", "none")
+            reference = {"batch": float(scaled.min()), "buffer": group.least}.get(normalize, 1.0)
+            weight = (reference / scaled) ** beta
+        columns = {name: take(column, rows) for name, column in group.columns.items()}
+        last = {name: columns.pop(name) for name in ("probability", "id")}
+        return Batch(columns | {"weight": weight.astype(np.float32)} | last)
+
+
+def _joined(counts: npt.NDArray[np.int64], parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the columns of shards, batch after batch, in private memory; counts (S, K) are the rows of each."""
+    if counts.shape[1] == 1:  # in memory that former batches have returned, since fresh pages cost several copies
+        return {path: concatenate([part[path] for part in parts]) for path in parts[0]}
+    if len(parts) == 1:
+        return {path: column if column.flags.writeable else column.copy() for path, column in parts[0].items()}
+    batch_of = np.concatenate([np.repeat(np.arange(counts.shape[1], dtype=np.uint8), row) for row in counts])
+    order = np.argsort(batch_of, kind="stable")
+    return {path: np.concatenate([part[path] for part in parts])[order] for path in parts[0]}

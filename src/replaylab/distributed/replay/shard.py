@@ -1,0 +1,354 @@
+"""A shard: an ordinary `ReplayBuffer`, with an epoch, counters, a limit for writers, and snapshots of itself."""
+
+import logging
+import platform
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from threading import Lock, Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import replaylab
+from replaylab.distributed.replay import snapshots
+from replaylab.distributed.replay.ids import Ids, own_ids
+from replaylab.distributed.versions import check_version
+from replaylab.episode_ends import ENDS
+from replaylab.errors import EmptyBufferError, ReplayError, StorageError
+from replaylab.files.atomic import writing
+from replaylab.machine import machine_memory
+from replaylab.replay import ReplayBuffer
+from replaylab.research import AntiPrioritized
+from replaylab.trees import flatten, unflatten
+
+log = logging.getLogger("replaylab.distributed")
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+EPISODE = "_episode"
+"""Field with each stored step's episode number, if transforms look at neighbors: a restore keeps episodes complete."""
+
+RUN = 1024
+"""Independent steps that move to another shard together."""
+
+
+class ActorLost(Exception):  # noqa: N818 - callers handle it; users never see it
+    """An actor died before it answered. It will be restarted, unless `for_good`."""
+
+    def __init__(self, reason: str, for_good: bool = False) -> None:
+        super().__init__(reason)
+        self.for_good = for_good
+
+
+class Tally(NamedTuple):
+    """Figures of a shard right after a call, the last part of every answer."""
+
+    epoch: int
+    serial: int  # number of tallies before
+    size: int
+    total: float  # as in `SamplingTotals`, like the next two
+    least: float
+    rows: int
+    added: int  # steps stored so far; a restarted shard continues from its snapshot
+    drawn: int  # rows drawn so far, likewise
+    next_id: int  # the next step's own id
+    waiting: int  # steps that wait for the limiter
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """Everything a shard is made from."""
+
+    number: int
+    epoch: int  # its first; each restart adds 1
+    options: Mapping[str, Any]  # of its `ReplayBuffer`
+    seed: int
+    keeps_episodes: bool  # if transforms look at neighbors: it then has an environment axis and the field `EPISODE`
+    hidden: tuple[str, ...]  # columns that batches do not show
+    folder: str | None = None  # its snapshot
+    saving: snapshots.Saving | None = None  # snapshots in the background
+    limit: float | None = None  # steps that writers may store until a reader reports another limit
+    version: str = replaylab.__version__
+
+
+class Unroll(NamedTuple):
+    """Steps of a writer's consecutive environments for one shard.
+
+    One whose number does not follow that of the writer's previous unroll begins new episodes: steps may be lost.
+    """
+
+    writer: int
+    number: int
+    first_env: int  # among those of the shard
+    where: Flags  # (T, e): the steps that are stored
+    begins: Flags  # (e,): environments whose first step begins an episode in any case
+    columns: dict[str, Any]  # path → values of the n stored steps, (n, *shape), time step by time step
+    limited: bool = False  # whether it waits for the limiter
+    td_error: Floats | None = None  # initial TD errors, (n,); None: the largest priority of the shard
+
+
+class Shard:
+    """One shard. Calls are executed one after another.
+
+    Args:
+        declaration: What it is made from; `begin` makes it, so that errors are those of a call.
+        restarts: How often it was lost before; if it was, it begins at once.
+        node: Id of its node; None: the machine's name.
+    """
+
+    buffer: ReplayBuffer
+
+    def __init__(self, declaration: Declaration, restarts: int = 0, node: str | None = None) -> None:
+        self._declared, self._restarts = declaration, restarts
+        self._epoch, self._node = declaration.epoch + restarts, node or platform.node()
+        if restarts:
+            self.begin()
+
+    def survey(self, probe: str | None) -> tuple[str, int, int]:
+        """Return the node, its memory in bytes, and the bytes that the buffer will need.
+
+        Raises:
+            StorageError: The folder for snapshots, in which `probe` is a file, is not visible or writable here.
+        """
+        check_version(self._declared.version)
+        if probe is not None:
+            folder = Path(probe).parent
+            if not Path(probe).exists():
+                raise StorageError(
+                    f"`snapshot` must name a folder that all nodes share, but node {self._node} does not have the "
+                    f"same {folder} as the learner; use a shared file system"
+                )
+            with writing(folder), NamedTemporaryFile(dir=folder):
+                pass
+        return self._node, machine_memory(), ReplayBuffer(**self._declared.options).nbytes
+
+    def begin(self) -> Tally:
+        """Create the buffer, empty or from a snapshot."""
+        declared, saving = self._declared, self._declared.saving
+        self._started, self._serial, self._fed, self._stale = time.monotonic(), 0, 0, 0
+        self._added = self._drawn = 0
+        self._limit, self._queue, self._ended = declared.limit, deque[Unroll](), False
+        self._saving_error: str | None = None
+        self._saves = Lock()
+        self._shares: list[list[Ids]] = []
+        seed = np.random.SeedSequence((declared.seed, declared.number, self._epoch))
+        buffer = self._loaded() or ReplayBuffer(**declared.options, seed=seed)
+        self._counts_at_start = self._added, self._drawn
+        envs = buffer.num_envs or 1
+        self._last_unroll = np.full((2, envs), -1, np.int64)  # writer and number
+        self._episodes = np.full(envs, 2 * buffer.next_id, np.int64)  # above all numbers before
+        self.buffer = buffer
+        if saving is not None:
+            Thread(target=self._save_in_background, args=(saving,), daemon=True).start()
+        return self.tally()
+
+    def add(self, unroll: Unroll) -> tuple[Ids | None, Tally]:
+        """Store an unroll and return the shard's own ids of its steps, (n,); None if it waits for the limiter."""
+        if unroll.limited and (self._queue or not self._may_store()):
+            self._queue.append(unroll)
+            return None, self.tally()
+        return self._store(unroll), self.tally()
+
+    def draw(
+        self, counts: Sequence[int], feedback: Sequence[tuple[Ids, Floats, bool]] = (), limit: float | None = None
+    ) -> tuple[dict[str, Any] | None, Tally]:
+        """Take feedback, then draw the given number of rows for each of several batches.
+
+        Args:
+            counts: Number of rows for each batch.
+            feedback: Global ids of this shard, values, and whether these are TD errors; applied in order.
+            limit: Steps that writers may have stored; None: unchanged.
+
+        Returns:
+            Columns by path, batch after batch; None if nothing can be drawn. ``probability`` is that within this shard.
+        """
+        buffer = self.buffer
+        for ids, values, td_errors in feedback:
+            steps = own_ids(ids, self._epoch, buffer.next_id)
+            num_stored = buffer.update_priorities(steps, **{"td_error" if td_errors else "priority": values})
+            self._fed += num_stored
+            self._stale += int((ids >= 0).sum()) - num_stored
+        self._limit = self._limit if limit is None else limit
+        while self._queue and self._may_store():
+            self._store(self._queue.popleft())
+        try:
+            batches = [dict(flatten(dict(buffer.sample(count)))) for count in counts if count]
+        except EmptyBufferError:
+            return None, self.tally()
+        self._drawn += sum(counts)
+        names = [path for path in batches[0] if path not in self._declared.hidden] if batches else []
+        if len(batches) == 1:
+            return {path: batches[0][path] for path in names}, self.tally()
+        return {path: np.concatenate([batch[path] for batch in batches]) for path in names}, self.tally()
+
+    def probabilities(self, ids: Ids) -> tuple[Floats, Tally]:
+        """Return the probabilities of global ids in a draw from this shard, 0 for ids of another epoch."""
+        steps = own_ids(ids, self._epoch, self.buffer.next_id)
+        return np.where(steps >= 0, self.buffer.probabilities(steps), 0.0), self.tally()
+
+    def tally(self) -> Tally:
+        """Return its figures."""
+        buffer, totals = self.buffer, self.buffer.sampling_totals()
+        assert totals is not None  # RemoteReplay has rejected other samplers
+        self._serial += 1
+        waiting = sum(int(unroll.where.sum()) for unroll in self._queue)
+        counts = self._added, self._drawn, buffer.next_id, waiting
+        return Tally(self._epoch, self._serial, buffer.size, *totals, *counts)
+
+    def figures(self) -> tuple[dict[str, Any], Tally]:
+        """Return figures since it was started, by the names of `ShardFigures`."""
+        tally, seconds = self.tally(), max(time.monotonic() - self._started, 1e-9)
+        counted = {
+            "node": self._node,
+            "adds_per_second": (self._added - self._counts_at_start[0]) / seconds,
+            "draws_per_second": (self._drawn - self._counts_at_start[1]) / seconds,
+            "feedback": self._fed,
+            "stale_feedback": self._stale,
+            "snapshot_error": self._saving_error,
+            "nbytes": self.buffer.nbytes,
+        }
+        return counted, tally
+
+    def save(self, folder: str) -> Tally:
+        """Write a snapshot. A kill at any moment leaves the previous one or the new one, complete."""
+        with self._saves:
+            tally = self.tally()
+            snapshots.write_counts(Path(folder), tally.added, tally.drawn)
+            self.buffer.save(folder)
+        return tally
+
+    def export(self, part: int, parts: int, target: int, targets: int) -> tuple[dict[str, Any], list[int], Floats]:
+        """Return steps that one of several other shards is to take over: columns, lengths of episodes, and priorities.
+
+        Its episodes are divided into `parts` by age, from the oldest.
+        """
+        self._shares = self._shares or self._dealt_out(targets)
+        runs = self._shares[target]
+        runs = runs[part * len(runs) // parts : (part + 1) * len(runs) // parts]
+        ids = np.concatenate([np.zeros(0, np.int64), *runs])
+        return dict(flatten(self.buffer.get(ids))), [len(run) for run in runs], self._priorities(ids)
+
+    def take_over(self, columns: dict[str, Any], lengths: Sequence[int], priorities: Floats) -> None:
+        """Store what `export` of another shard returned."""
+        ids, ends, counted = [], np.cumsum(lengths).tolist(), self._added
+        for length, end in zip(lengths, ends, strict=True):
+            rows = {path: column[end - length : end] for path, column in columns.items()}
+            ids.append(self._store(Unroll(-1, 0, 0, np.ones((length, 1), np.bool_), np.ones(1, np.bool_), rows)))
+        self._added = counted
+        if ids and self.buffer.sampler.wants_feedback:
+            self.buffer.update_priorities(np.concatenate(ids), priority=priorities)
+
+    def count(self, added: int, drawn: int) -> None:
+        """Count steps and rows of shards whose steps were taken over."""
+        self._added, self._drawn = self._added + added, self._drawn + drawn
+        self._counts_at_start = self._added, self._drawn
+
+    def _may_store(self) -> bool:
+        return self._limit is None or self._added < self._limit
+
+    def _store(self, unroll: Unroll) -> Ids:
+        """Store an unroll and return the ids of its steps, (n,)."""
+        buffer, where, columns = self.buffer, unroll.where, unroll.columns
+        if self._declared.keeps_episodes:
+            first, last = unroll.first_env, unroll.first_env + where.shape[1]
+            mask = np.zeros((len(where), buffer.num_envs or 1), np.bool_)
+            mask[:, first:last] = where
+            columns = columns | {EPISODE: self._numbered(unroll, slice(first, last))}
+            columns = {path: _spread(column, mask) for path, column in columns.items()}
+            ids = np.asarray(buffer.extend(where=mask, **unflatten(buffer.fields, iter(columns.values()))))[mask]
+        else:
+            ids = np.asarray(buffer.extend(**unflatten(buffer.fields, iter(columns.values()))))
+        self._added += len(ids)
+        if unroll.td_error is not None:
+            buffer.update_priorities(ids, unroll.td_error)
+        return ids
+
+    def _numbered(self, unroll: Unroll, envs: slice) -> Ids:
+        """End episodes that an unroll does not continue, and return the episode number of each of its steps, (n,)."""
+        where, last = unroll.where, self._last_unroll[:, envs]
+        begins = unroll.begins | (last[0] != unroll.writer) | (last[1] != unroll.number - 1)
+        last[0], last[1] = unroll.writer, unroll.number
+        if begins.any():
+            over = np.zeros(len(self._episodes), np.bool_)
+            over[envs] = begins
+            self.buffer.end_episode(over)
+        ended = np.zeros(where.shape, np.bool_)
+        flags = [unroll.columns[name].reshape(-1) != 0 for name in ENDS if name in unroll.columns]
+        ended[where] = np.any(flags, axis=0) if flags else False
+        counts = self._episodes[envs] + begins + np.cumsum(ended, axis=0)
+        numbers = (counts - ended) * len(self._episodes) + np.arange(envs.start, envs.stop)
+        self._episodes[envs] = counts[-1]
+        return np.asarray(numbers[where])
+
+    def _dealt_out(self, targets: int) -> list[list[Ids]]:
+        """Return the ids that each of several shards is to take over: complete episodes or short runs, oldest first."""
+        (ids,), number = self.buffer.stored_ids(), self._declared.number
+        if not self._declared.keeps_episodes:
+            shares = [ids[(target + number) % targets :: targets] for target in range(targets)]
+            return [np.array_split(share, len(share) // RUN + 1) for share in shares]
+        numbers = self.buffer.columns[EPISODE][ids % self.buffer.capacity]
+        order = np.argsort(numbers, kind="stable")
+        runs = np.split(ids[order], np.flatnonzero(np.diff(numbers[order])) + 1)
+        loads, taken = [0] * targets, list[list[Ids]]([[] for _ in range(targets)])
+        for run in sorted((run for run in runs if len(run)), key=lambda run: int(run[0])):
+            target = min(range(targets), key=lambda t: (loads[t], (t - number) % targets))
+            loads[target] += len(run)
+            taken[target].append(run)
+        return taken
+
+    def _priorities(self, ids: Ids) -> Floats:
+        """Return p of stored steps, of the sampling distribution P(i) = p^α / Σ p^α."""
+        masses = self.buffer.probabilities(ids) * self.tally().total
+        alpha = getattr(self.buffer.sampler, "alpha", 1.0)
+        exponent = -alpha if isinstance(self.buffer.sampler, AntiPrioritized) else alpha
+        positive = (masses > 0.0) & (exponent != 0.0)
+        return np.where(positive, np.power(masses, 1.0 / (exponent or 1.0), where=positive, out=masses.copy()), masses)
+
+    def _loaded(self) -> ReplayBuffer | None:
+        """Return the buffer of the newest snapshot, whose open episodes end; None without one.
+
+        A restarted shard whose snapshot cannot be read starts empty.
+        """
+        declared = self._declared
+        saved = declared.saving.folder_of(declared.number) if declared.saving and self._restarts else None
+        folders = [folder for folder in (saved, declared.folder) if folder and Path(folder, "manifest.json").exists()]
+        if not folders:
+            return None
+        parts = {name: declared.options[name] for name in ("sampler", "transforms")}
+        try:
+            buffer = ReplayBuffer.load(folders[0], continue_episodes=False, **parts)
+            self._added, self._drawn = snapshots.read_counts(Path(folders[0]))
+            return buffer
+        except (ReplayError, OSError) as error:
+            if not self._restarts:
+                raise
+            log.warning("shard %d starts empty, since its snapshot cannot be read: %s", declared.number, error)
+            return None
+
+    def _save_in_background(self, saving: snapshots.Saving) -> None:
+        number = self._declared.number
+        time.sleep(saving.period * (number + 1) / saving.about["shards"])  # not all shards at once
+        while not self._ended:
+            try:
+                self.save(saving.folder_of(number))
+                snapshots.seal_if_complete(saving)
+                self._saving_error = None
+            except (ReplayError, OSError) as error:
+                self._saving_error = str(error)
+                log.warning("shard %d could not be saved: %s", number, error)
+            time.sleep(saving.period)
+
+
+def _spread(column: npt.NDArray[Any], mask: Flags) -> npt.NDArray[Any]:
+    """Return values (n, *shape) as (T, E, *shape), with zeros where the mask (T, E) is False."""
+    if len(column) == mask.size:
+        return column.reshape(*mask.shape, *column.shape[1:])
+    wide = np.zeros((*mask.shape, *column.shape[1:]), column.dtype)
+    wide[mask] = column
+    return wide

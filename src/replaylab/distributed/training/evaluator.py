@@ -1,0 +1,75 @@
+"""Evaluations in a separate process, while training continues."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.distributed.replay.shard import ActorLost
+from replaylab.distributed.training.actor import on_cpu
+from replaylab.errors import StorageError
+from replaylab.learners.api.hooks import TrainingRun
+from replaylab.learners.api.protocols import Learner, PublishedAgents, State
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.factories import agents_for, environments
+from replaylab.learners.training.hooks import Callbacks, HookedRun, HookList
+
+Values = Mapping[str, npt.NDArray[np.float64]]
+
+
+class Evaluator(HookedRun):
+    """Evaluates as training in one process does, on the same episodes.
+
+    Args:
+        configuration: The settings of training.
+        learner: Creates the copy of the agents.
+        seed: Seed of the training.
+    """
+
+    def __init__(self, configuration: TrainingConfig, learner: Learner, seed: int) -> None:
+        self._values: Values = {}
+        listener = Callbacks(on_metrics=lambda _, values: setattr(self, "_values", values))
+        super().__init__(configuration, [seed], HookList(configuration, [seed], [listener]))
+        self.agents = agents_for(configuration, on_cpu(learner), environments(configuration, 1), [seed])
+        self.hooks.evaluations.on_begin(cast("TrainingRun", self))
+
+    def evaluate(self, due: int, weights: State) -> Values:
+        """Return the metrics of the policy with these weights, (1,) each, in the evaluation due at so many steps."""
+        cast("PublishedAgents", self.agents).take_weights(weights)
+        with self.clock.at(due):
+            self.hooks.evaluations.evaluate(cast("TrainingRun", self))
+        return self._values
+
+
+class Evaluations:
+    """The learner's evaluations: an evaluator performs them one after the other.
+
+    Args:
+        evaluator: Client of a process with an `Evaluator`, which restarts if it dies; None without evaluations.
+        waiting: Evaluations without results, oldest first: steps at which they were due, and weights.
+    """
+
+    def __init__(self, evaluator: Any, waiting: Iterable[tuple[int, State]]) -> None:
+        self.waiting, self.evaluator = deque(waiting), evaluator
+        self._answer: Any = None
+
+    def results(self, *, wait: bool = False) -> Iterator[tuple[int, Values]]:
+        """Yield steps and metrics of the evaluations that are complete, or, if `wait`, of all.
+
+        Raises:
+            StorageError: The evaluator died too often.
+        """
+        while self.waiting:
+            self._answer = self._answer or self.evaluator.call("evaluate", *self.waiting[0])
+            if not wait and not self._answer.ready():
+                return
+            try:
+                values = self._answer.result()
+            except ActorLost as error:
+                raise StorageError(
+                    f"the evaluator died too often: {error}; continue from the last checkpoint"
+                ) from error
+            self._answer = None
+            yield self.waiting.popleft()[0], values
