@@ -216,10 +216,13 @@ def test_ctrl_c_and_sigterm_end_the_workers(sent, word, code, workers, tiny, tmp
     command += ["--workers", workers]
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
-    assert [run.stdout.readline() for _ in range(2)] == [f"reading the study {tiny}\n", "checking 2 cells\n"]
-    assert any(line.startswith("4 runs to do") for line in run.stdout)  # after lines in between, on a slow machine
-    run.send_signal(sent)
-    _, err = run.communicate(timeout=60)
+    try:
+        assert [run.stdout.readline() for _ in range(2)] == [f"reading the study {tiny}\n", "checking 2 cells\n"]
+        assert any(line.startswith("4 runs to do") for line in run.stdout)  # after lines in between, on a slow machine
+        run.send_signal(sent)
+        _, err = run.communicate(timeout=60)
+    finally:
+        run.kill()  # not left training if a line differs
     assert err.startswith(f"replaylab: {word}; {tmp_path / 'out'} holds the results of 0 of 4 runs and checkpoints of ")
     assert run.returncode == code
 
