@@ -12,6 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import replaylab
+from replaylab import replay, research
 from replaylab.learners.metrics import METRICS
 
 project = "replaylab"
@@ -94,6 +95,15 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
     return (signature and shorten(signature), returns and shorten(returns))
 
 
+def every_sampler(app, docname, source):  # noqa: ARG001
+    """Document samplers without a section in place of the line ``.. samplers`` or ``.. research samplers``."""
+    for line, package in ((".. samplers\n", replay), (".. research samplers\n", research)):
+        kinds = {name: getattr(package, name) for name in package.__all__}
+        samplers = [name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, replay.Sampler)]
+        entries = (f".. autoclass:: {name}\n" for name in samplers if f".. autoclass:: {name}\n" not in source[0])
+        source[0] = source[0].replace(line, "\n".join(entries))
+
+
 class MetricTable(SphinxDirective):
     """The registry's metrics as a table: those of every run ("training") or those of batches ("measures")."""
 
@@ -121,5 +131,6 @@ def setup(app):
     """Register the above."""
     next(field for field in PyObject.doc_field_types if field.name == "variable").label = "Attributes"
     app.add_directive("metrics", MetricTable)
+    app.connect("source-read", every_sampler)
     app.connect("autodoc-process-docstring", bars)
     app.connect("autodoc-process-signature", short_types)

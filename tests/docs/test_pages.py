@@ -108,7 +108,8 @@ def test_the_reference_has_every_public_name(package, name):
     value = getattr(package, name)
     kind = "autoclass" if isinstance(value, type) else "autofunction" if isfunction(value) else "autodata"
     reference = "".join(page.read_text() for page in (DOCS / "reference/api").glob("*.md"))
-    assert re.search(rf"^\.\. {kind}:: {name}(\(\))?$", reference, re.MULTILINE)
+    generated = isinstance(value, type) and issubclass(value, replay.Sampler)  # without a section, by docs/conf.py
+    assert generated or re.search(rf"^\.\. {kind}:: {name}(\(\))?$", reference, re.MULTILINE)
 
 
 @pytest.mark.parametrize("report", sorted((DOCS / "results").rglob("report.html")), ids=lambda file: file.parent.name)
