@@ -47,7 +47,7 @@ def test_other_processes_write_and_learn_and_a_shard_is_killed(ray_here, tmp_pat
         pid, stored, lost = ray_here.get(worker.remote(made.writer(), 0, 200))
         assert (pid != os.getpid(), stored, lost, made.size) == (True, 200, 0, 200)
         answers = ray_here.get([learner.remote(made.reader(rank, 2), 40) for rank in range(2)])
-        assert len({os.getpid(), *(pid for pid, _ in answers)}) == 3
+        assert os.getpid() not in {pid for pid, _ in answers}
         batch = made.sample(64)
         assert all(column.flags.writeable for column in batch.values())  # nothing is a view of the object store
         assert made.probabilities(batch.id) == pytest.approx((1.0 + batch.x % 2) / 300, rel=1e-4)
