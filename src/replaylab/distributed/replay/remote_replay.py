@@ -66,7 +66,9 @@ class RemoteReplay(RemoteReader):
 
     Attributes:
         run: Name of this replay in the cluster; the names of its actors begin with it.
-        capacity, shards, fields, given_fields, num_envs, autoreset, sampler: As declared.
+
+    It also has ``capacity``, ``shards``, ``fields``, ``given_fields``, ``num_envs``, ``autoreset`` and ``sampler``, as
+    they were declared.
 
     Raises:
         ConfigError, FieldError: An argument is out of its range, or the sampler's distribution cannot be joined.
