@@ -313,6 +313,10 @@ class RemoteReplay(RemoteReader):
 
     def close(self) -> None:
         """End the shards, and its own Ray; what they hold is gone, except for snapshots."""
+        with self._lock:
+            for slot in self._slots:  # they end a little after this call
+                slot.lost = slot.for_good = True
+            self._group = self._ahead = None
         self._opened.close()
 
     def _open(self, config: RemoteConfig, saved: snapshots.Saving | None) -> None:
