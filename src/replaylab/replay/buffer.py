@@ -245,17 +245,6 @@ class ReplayBuffer(CommonMembers):
         values, length = self._parts.layout.steps(core, steps, final_obs, where, many=True)
         return self._parts.engine.store(lambda: core.extend(values, where, length), values, length)
 
-    def _check_steps(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
-        """Raise the errors that `extend` would raise for these steps, without storing them.
-
-        For steps that are stored elsewhere. Values of their field's dtype are not copied. With a `FrameStack` of
-        stacked input, the steps are checked as if they followed the last stored ones.
-        """
-        core = self._parts.core
-        values, length = self._parts.layout.steps(core, steps, final_obs, where, many=True)
-        axes = [n for n in (self.replicas, length, self.num_envs) if n is not None]
-        core.extend(values, np.zeros(axes, np.bool_) if where is None else np.zeros_like(where), length)
-
     def extend_episode(self, /, *, obs: Any, terminated: Any = False, truncated: Any = False, **steps: Any) -> Any:
         """Store a complete episode of T steps, given by its T + 1 observations.
 
