@@ -93,6 +93,20 @@ MESSAGES = [
         "`strategies.uniform.learner` must change settings of the learners, not their type (declare another learner, "
         "and name it in the strategy's `learners`), but got {'type': 'sarsa'}.",
     ),
+    # Contrasts.
+    *(
+        (
+            {"contrasts": [{"name": "c", side: {"strategy": value}}]},
+            f"`contrasts.0.{side}.strategy` must be a number, a text, true or false, or a list of these, but got "
+            f"{value}.",
+        )
+        for side in ("more", "less", "within")
+        for value in ({"is": "uniform"}, ["uniform", [1]])
+    ),
+    (
+        {"contrasts": [{"name": "c", "more": {"strategy": ["a\nb"]}}]},
+        "`contrasts.0.more.strategy` must be one line of letters that can be shown, without '\\n', but got ['a\\nb'].",
+    ),
 ]
 
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from replaylab.statistics import normalised_score
-from replaylab.study.spec.display_text import Answers, Factor, Line, Prose, Table, Title
+from replaylab.study.spec.display_text import Answers, Factors, Line, Prose, Table, Title
 
 RETURN = "eval/mean_reward"
 """The metric that is compared by default: the mean return of one greedy evaluation."""
 
 _Number = Annotated[float, Field(strict=True)]
 
-Selector = dict[str, Factor | tuple[Factor, ...]]
+Selector = dict[str, Factors]
 
 
 class Score(Table):

@@ -7,9 +7,9 @@ valid when they change.
 from __future__ import annotations
 
 import unicodedata
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 
 
 def line(text: str) -> str:
@@ -25,6 +25,18 @@ def _prose(text: str) -> str:
     return text
 
 
+def _factor(value: Any, rule: str = "must be a number, a text, true or false") -> Any:
+    """Return a value of `Factor`; of a union pydantic would report one error for each of its types."""
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError(rule)
+    return line(value) if isinstance(value, str) else value
+
+
+def _factors(value: Any) -> Any:
+    rule = "must be a number, a text, true or false, or a list of these"
+    return tuple(_factor(entry, rule) for entry in value) if isinstance(value, list | tuple) else _factor(value, rule)
+
+
 Line = Annotated[str, AfterValidator(line)]
 """A name: no control characters, which would move a terminal's cursor and cannot be in an SVG."""
 
@@ -34,8 +46,11 @@ Prose = Annotated[str, AfterValidator(_prose)]
 Title = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(line)]
 """A name in reports."""
 
-Factor = bool | int | float | Line
+Factor = Annotated[bool | int | float | str, PlainValidator(_factor)]
 """A value that contrasts select by; lists and schedules are represented by their text in names."""
+
+Factors = Annotated[Factor | tuple[Factor, ...], PlainValidator(_factors)]
+"""One value that a contrast selects, or several."""
 
 
 class Table(BaseModel):

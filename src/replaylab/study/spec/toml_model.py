@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model, model
 from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, Fitting, InStudy
 from replaylab.study.spec.components import Part
 from replaylab.study.spec.declared_contrasts import DeclaredContrast, Score
-from replaylab.study.spec.display_text import Answers, Prose, ReferenceLine, Table, Title, line
+from replaylab.study.spec.display_text import Answers, Factor, Prose, ReferenceLine, Table, Title, line
 
 MOST_SEEDS = 100_000
 
@@ -63,13 +63,6 @@ def _varied(value: Any) -> Any:
     return line(value) if isinstance(value, str) else value
 
 
-def _label(value: Any) -> Any:
-    """Return a value of `Factor`; of a union pydantic would report one error for each of its types."""
-    if not isinstance(value, bool | int | float | str):
-        raise ValueError("must be a number, a text, true or false")
-    return _varied(value)
-
-
 def _learner_changes(changes: dict[str, Any]) -> dict[str, Any]:
     if "type" in changes:
         raise ValueError(
@@ -92,7 +85,6 @@ Seeds = Annotated[
     AfterValidator(_differ),
 ]
 Varied = Annotated[Any, AfterValidator(_varied)]
-Label = Annotated[Any, AfterValidator(_label)]
 Metric = Annotated[str, Field(min_length=1), AfterValidator(line)]
 Metrics = Annotated[tuple[Metric, ...], AfterValidator(_differ)]
 
@@ -110,7 +102,7 @@ class LearnerTable(Part):
     """Values of settings. The table stands for one learner for each combination, with names such as
     NAME.gamma-0.9.loss-huber."""
 
-    factors: dict[str, Label] = {}
+    factors: dict[str, Factor] = {}
     """Labels, by which contrasts select."""
 
 
