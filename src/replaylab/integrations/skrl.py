@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from replaylab.arguments import checked, instance, whole
 from replaylab.errors import ConfigError
 from replaylab.extras import needs
@@ -122,7 +120,7 @@ class ReplayLabMemory(FollowsProgress, Memory):  # type: ignore[misc]  # of a li
         self.sampling_indexes = torch.from_numpy(batch.slot).to(self.device)
         columns = self.sample_by_index(names, indexes=self.sampling_indexes)[0]
         if "rewards" in names and not isinstance(self.priorities.sampler, Uniform):
-            self._draw = Draw(batch.id, torch.from_numpy(batch.weight.reshape(-1, 1)).to(self.device))
+            self._draw = Draw(batch, self.device)
             index = names.index("rewards")
             columns[index] = self._draw.watch(columns[index])
         return [columns]
@@ -136,9 +134,8 @@ class ReplayLabMemory(FollowsProgress, Memory):  # type: ignore[misc]  # of a li
     def _feed_back(self) -> None:
         """Pass the TD errors of the last batch to the sampler, if a loss was computed from it."""
         draw, self._draw = self._draw, None
-        errors = None if draw is None else draw.errors()
-        if draw is not None and errors is not None:
-            self.priorities.update_priorities(draw.ids, np.asarray(errors, np.float64))
+        if draw is not None and (errors := draw.errors()) is not None:
+            self.priorities.update_priorities(draw.ids, errors)
 
     def _next_row(self) -> int:
         """Return the row that is written next."""

@@ -17,6 +17,7 @@ import torch
 from torch.compiler import is_compiling
 
 from replaylab.errors import ConfigError
+from replaylab.replay import Batch
 
 LOSSES = {"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"}
 """Losses of `torch.nn.functional` that are functions of a difference."""
@@ -39,13 +40,18 @@ COMPILED = (
 class Draw:
     """A batch that was drawn, with the TD errors recorded for it.
 
+    Args:
+        batch: The batch.
+        device: Device of its rewards.
+
     Attributes:
         ids: int64 (B,).
-        weight: float32 (B, 1), on the device of the batch.
+        weight: float32 (B, 1), on the device.
     """
 
-    def __init__(self, ids: npt.NDArray[np.int64], weight: torch.Tensor) -> None:
-        self.ids, self.weight = ids, weight
+    def __init__(self, batch: Batch, device: torch.device) -> None:
+        self.ids: npt.NDArray[np.int64] = batch.id
+        self.weight = torch.from_numpy(batch.weight.reshape(-1, 1)).to(device)
         self._differences: list[torch.Tensor] = []
 
     def watch(self, values: torch.Tensor) -> "Watched":

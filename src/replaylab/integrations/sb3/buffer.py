@@ -247,7 +247,7 @@ class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose
         progress = self._schedules.progress(self.progress) if algorithm is None else _progress_of(algorithm)
         batch = self.replay.sample(batch_size, progress=progress)
         if self._carrying:
-            self._draw = Draw(batch.id, torch.from_numpy(batch.weight.reshape(-1, 1)).to(self.device))
+            self._draw = Draw(batch, self.device)
         elif self._weightless and not (batch.weight == 1.0).all():
             raise ConfigError(
                 f"{self.replay.sampler!r} gives weights, which the algorithm does not put into its loss; use one "
