@@ -201,6 +201,13 @@ def test_uniform_batches_are_plain_tensors():
     assert type(memory.sample(["rewards"], batch_size=4)[0][0]) is torch.Tensor
 
 
+def test_rewards_that_do_not_exist_are_none():
+    memory = adapter.ReplayLabMemory(7, Prioritized(beta=0.4), device="cpu", seed=0)
+    memory.create_tensor("observations", size=1)
+    memory.add_samples(observations=torch.zeros(1, 1))
+    assert memory.sample(["rewards"], batch_size=4) == [[None]]
+
+
 def test_schedules_follow_the_batches():
     memory = adapter.ReplayLabMemory(
         1, Prioritized(beta=Linear(0.0, 1.0)), num_envs=9, total_batches=4, device="cpu", seed=0

@@ -119,7 +119,7 @@ class ReplayLabMemory(FollowsProgress, Memory):  # type: ignore[misc]  # of a li
         batch = self._slots.draw(batch_size)
         self.sampling_indexes = torch.from_numpy(batch.slot).to(self.device)
         columns = self.sample_by_index(names, indexes=self.sampling_indexes)[0]
-        if "rewards" in names and not isinstance(self.priorities.sampler, Uniform):
+        if "rewards" in names and "rewards" in self.tensors and not isinstance(self.priorities.sampler, Uniform):
             self._draw = Draw(batch, self.device)
             index = names.index("rewards")
             columns[index] = self._draw.watch(columns[index])
