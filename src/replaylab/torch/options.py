@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from replaylab.arguments import SHARE, InvalidArgument, Rule, checked, instance, one_of
+from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, FieldError
 from replaylab.extras import needs
 from replaylab.replay import LAP, Combined, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Sampler, Uniform
@@ -20,7 +21,6 @@ from replaylab.replay.data.fields import Field, need_field
 
 SAMPLERS = (Uniform, Combined, Recency, Geometric, Prioritized, ReLo, LAP)
 TRANSFORMS = (NStep, FrameStack)
-ENDS = ("terminated", "truncated")
 RULES: dict[str, Rule[Any]] = {"final_obs_share": SHARE, "kernels": one_of("auto", "torch", "triton")}
 """Rules for options that only a device has."""
 

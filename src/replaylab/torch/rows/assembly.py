@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from replaylab.episode_ends import ENDS
 from replaylab.torch.operators import operator
-from replaylab.torch.options import ENDS, DeviceOptions
+from replaylab.torch.options import DeviceOptions
 from replaylab.torch.rows.packing import TERMINATED, TRUNCATED, RowPacking
 from replaylab.torch.rows.step_ring import StepRing
 
@@ -217,15 +218,15 @@ def gather_rows(
     """Return words of rows, field after field, int32 (B·words,), and the members of `Gathered` behind the columns.
 
     Args:
-        frames: Of the ring, as the next four.
-        rest: Of the ring.
-        flags: Of the ring.
-        side: Of the ring.
-        head: Of the ring.
+        frames: The ring's tensor of this name; so are the next four.
+        rest: See `frames`.
+        flags: See `frames`.
+        side: See `frames`.
+        head: See `frames`.
         ids: int64 (B,); of −1, where no step could be drawn, the values of step 0's slot are returned.
         powers: See `RowGather`.
-        plan: Of each word that is taken: its source, its place in the row, the words of the fields before, those of its
-            field, and its place in the field, int64 (5, words).
+        plan: For each word that is taken: its source, its place in the row, the number of words in the previous fields
+            and in its field, and its place in the field, int64 (5, words).
         sources: The source of each field.
         starts: The first word of each field in its row.
         ends: The end of each field.

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from replaylab.torch.options import ENDS, HALVES, DeviceOptions, top, torch_dtype
+from replaylab.episode_ends import ENDS
+from replaylab.torch.options import HALVES, DeviceOptions, top, torch_dtype
 
 WORD = 4
 """Bytes of a word."""

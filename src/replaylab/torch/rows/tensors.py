@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from replaylab.arguments import shown
+from replaylab.episode_ends import ENDS
 from replaylab.errors import DtypeError, FieldError, ShapeError
 from replaylab.replay.data.arrays import (
     CASTABLE,
@@ -25,7 +26,7 @@ from replaylab.replay.data.arrays import (
     values_array,
 )
 from replaylab.replay.data.fields import Field
-from replaylab.torch.options import ENDS, DeviceOptions, top, torch_dtype
+from replaylab.torch.options import DeviceOptions, top, torch_dtype
 from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
 from replaylab.trees import flatten_as
 
