@@ -14,7 +14,7 @@ import numpy.typing as npt
 from replaylab.errors import FieldError
 
 DEEPEST = 64
-"""The most levels of nesting that `flatten` accepts."""
+"""The most levels of nesting that `flatten` and the `state` of snapshots accept."""
 
 
 def map_leaves(function: Callable[..., Any], tree: Any, *others: Any) -> Any:

@@ -22,12 +22,10 @@ import numpy.typing as npt
 from replaylab.arguments import InvalidArgument, checked, instance, shown
 from replaylab.errors import ConfigError
 from replaylab.extras import needs
+from replaylab.trees import DEEPEST
 
 PREFIX = "loop."
 """First part of the names of the arrays."""
-
-DEEPEST = 64
-"""The most levels of nesting."""
 
 RULE = "None, a bool, a number, text, bytes, a NumPy array, a tensor of PyTorch, or a dict, list or tuple of these"
 
