@@ -155,13 +155,7 @@ _TRAINING = (
     Metric("train/td_error_p25", "25th percentile of TD errors of the drawn steps", "return", "25th percentile"),
     Metric("train/td_error_p75", "75th percentile of TD errors of the drawn steps", "return", "75th percentile"),
     Metric("train/td_error_p95", "95th percentile of TD errors of the drawn steps", "return", "95th percentile"),
-    Metric(
-        "train/updates",
-        "Updates",
-        "updates",
-        "so far, online and from batches",
-        tensorboard="train/n_updates",
-    ),
+    Metric("train/updates", "Updates", "updates", "so far, online and from batches", tensorboard="train/n_updates"),
     Metric("replay/transitions_replayed", "Transitions replayed", "rows", "drawn so far"),
     Metric("replay/age_mean", "Age of the batch", "steps", "mean number of steps since the drawn rows were stored"),
     Metric("replay/weight_mean", "Importance weight", "none", "mean importance weight of the batch"),
@@ -215,10 +209,7 @@ _TRACES = (
 _LISTENERS = (
     Metric("rollout/ep_rew_mean", "Mean return while exploring", "reward", "mean return of the newest 100 episodes"),
     Metric(
-        "rollout/ep_len_mean",
-        "Mean episode length while exploring",
-        "steps",
-        "mean length of the newest 100 episodes",
+        "rollout/ep_len_mean", "Mean episode length while exploring", "steps", "mean length of the newest 100 episodes"
     ),
     Metric("time/total_timesteps", "Environment steps", "steps", "of the replica, so far"),
     Metric("time/episodes", "Episodes", "episodes", "of the replica, so far"),
@@ -319,11 +310,7 @@ _MEASURES = (
         source="Kish 1965",
     ),
     Metric(
-        "replay/drawn_age_mean",
-        "Age of drawn rows",
-        "steps",
-        "steps stored since a drawn row was",
-        uniform="(N − 1)/2",
+        "replay/drawn_age_mean", "Age of drawn rows", "steps", "steps stored since a drawn row was", uniform="(N − 1)/2"
     ),
     Metric(
         "replay/end_share",
@@ -360,10 +347,7 @@ _MEASURES = (
         source="Gini 1912",
     ),
     Metric(
-        "replay/td_error_mean",
-        "TD error of drawn rows",
-        "reward",
-        "mean absolute TD error, in the unit of the reward",
+        "replay/td_error_mean", "TD error of drawn rows", "reward", "mean absolute TD error, in the unit of the reward"
     ),
     Metric("replay/td_error_median", "Median TD error of drawn rows", "reward", "median of the same"),
     Metric("replay/td_error_max", "Largest TD error of drawn rows", "reward", "maximum of the same"),
