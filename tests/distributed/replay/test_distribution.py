@@ -41,13 +41,13 @@ UNEQUAL = (0, 0, 0, 1, 1, 2, 3, 3, 3, 3)
 
 def unequal(sampler, **options):
     """Four shards that hold unequally many steps of unequal priorities; all ids in order of x."""
-    made = replay(4000, sampler=sampler, shards=4, **options)
+    remote = replay(4000, sampler=sampler, shards=4, **options)
     ids = []
     for k, shard in enumerate(UNEQUAL * 2):
-        made._own_writer._turn = shard
-        ids.append(made.extend(**steps(40 * k, 40, length=10**9)))
-    made.refresh()
-    return made, np.concatenate(ids)
+        remote._own_writer._turn = shard
+        ids.append(remote.extend(**steps(40 * k, 40, length=10**9)))
+    remote.refresh()
+    return remote, np.concatenate(ids)
 
 
 def chi_square(counts, distribution):
@@ -59,25 +59,25 @@ def chi_square(counts, distribution):
 @pytest.mark.parametrize("batches", [1, 16])
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=0.5)], ids=repr)
 def test_unequal_shards_draw_as_one_buffer(sampler, batches, monkeypatch):
-    made, ids = unequal(sampler)
-    monkeypatch.setattr(made, "_num_batches", lambda rows: batches)
+    remote, ids = unequal(sampler)
+    monkeypatch.setattr(remote, "_num_batches", lambda rows: batches)
     x = np.arange(len(ids))
     priorities = 1.0 + np.abs(np.sin(x)) * (x < 300) * 20
     priorities[::7] = 0.0
     given = priorities_or_errors(sampler, priorities)
-    made.update_priorities(ids, **given)
-    made.refresh()
-    one = ReplayBuffer(len(ids), FIELDS, sampler=sampler, seed=0)
-    one.update_priorities(one.extend(**steps(0, len(ids), 10**9)), **given)
-    distribution = one.probabilities(x)
-    assert made.probabilities(ids) == pytest.approx(distribution, rel=1e-6)
+    remote.update_priorities(ids, **given)
+    remote.refresh()
+    single = ReplayBuffer(len(ids), FIELDS, sampler=sampler, seed=0)
+    single.update_priorities(single.extend(**steps(0, len(ids), 10**9)), **given)
+    distribution = single.probabilities(x)
+    assert remote.probabilities(ids) == pytest.approx(distribution, rel=1e-6)
     counts = np.zeros(len(ids))
     for _ in range(200):
-        batch = made.sample(100)
+        batch = remote.sample(100)
         counts += np.bincount(batch.x.astype(int), minlength=len(ids))
         assert batch.probability == pytest.approx(distribution[batch.x.astype(int)], rel=1e-6)
     assert chi_square(counts, distribution) > FALSE_ALARM
-    own = one.sample(1000)
+    own = single.sample(1000)
     weight = dict(zip(own.x, own.weight, strict=True))
     both = np.isin(batch.x, own.x)
     assert batch.weight[both] == pytest.approx([weight[x] for x in batch.x[both]], rel=1e-5)
@@ -86,21 +86,21 @@ def test_unequal_shards_draw_as_one_buffer(sampler, batches, monkeypatch):
 @pytest.mark.parametrize("batches", [1, 4])
 def test_stale_totals_do_not_bias(batches, monkeypatch):
     """Priorities change between the report of totals and the draw: rows follow q, and 1/(N·q) corrects all of it."""
-    made, ids = unequal(Prioritized(alpha=1.0, beta=1.0, normalize="none"))
-    monkeypatch.setattr(made, "_num_batches", lambda rows: batches)
+    remote, ids = unequal(Prioritized(alpha=1.0, beta=1.0, normalize="none"))
+    monkeypatch.setattr(remote, "_num_batches", lambda rows: batches)
     random, x, shard = np.random.default_rng(1), np.arange(len(ids), dtype=float), shard_of(ids)
     means, counts, expected, errors = [], np.zeros(len(ids)), np.zeros(len(ids)), []
     for _ in range(250):
-        made._group = made._ahead = None
-        reported = np.array([tally.total for tally in made._tallies()])
+        remote._group = remote._ahead = None
+        reported = np.array([tally.total for tally in remote._tallies()])
         priorities = random.uniform(0.2, 5, 4)[shard] * (1.1 + np.sin(x))
-        for slot in made._slots:  # as another learner would: this one does not know
+        for slot in remote._slots:  # as another learner would: this one does not know
             mine = shard == slot.number
             slot.client.call("draw", [], [(ids[mine], priorities[mine], False)]).result()
         true = np.bincount(shard, priorities)
         q = (reported / reported.sum() / true)[shard] * priorities
         for _ in range(batches):
-            batch = made.sample(64)
+            batch = remote.sample(64)
             at = batch.x.astype(int)
             assert batch.probability == pytest.approx(q[at], rel=1e-5)
             counts += np.bincount(at, minlength=len(ids))
@@ -114,27 +114,27 @@ def test_stale_totals_do_not_bias(batches, monkeypatch):
 
 
 def test_weights_of_uniform_rows_correct_stale_totals():
-    made, ids = unequal(Uniform())
+    remote, ids = unequal(Uniform())
     sizes = np.bincount(shard_of(ids))
     wrong = (50.0, 400.0, 10.0, 90.0)
-    for slot in made._slots:
+    for slot in remote._slots:
         slot.tally = slot.tally._replace(total=wrong[slot.number])
-    batch = made.sample(2000)
+    batch = remote.sample(2000)
     shard = shard_of(batch.id)
     assert batch.probability == pytest.approx(np.array(wrong)[shard] / 550 / sizes[shard])
     assert batch.weight == pytest.approx(1 / len(ids) / batch.probability)
-    made.refresh()
-    made._ahead = None
-    assert (made.sample(50).weight == 1).all()
+    remote.refresh()
+    remote._ahead = None
+    assert (remote.sample(50).weight == 1).all()
 
 
 def test_readers_draw_independently_from_one_distribution(monkeypatch):
-    made, ids = unequal(Prioritized(alpha=1.0, beta=1.0))
+    remote, ids = unequal(Prioritized(alpha=1.0, beta=1.0))
     priorities = 1.0 + np.arange(len(ids)) % 9
-    made.update_priorities(ids, priority=priorities)
-    made.refresh()
+    remote.update_priorities(ids, priority=priorities)
+    remote.refresh()
     distribution, batches = priorities / priorities.sum(), []
-    readers = [made.reader(rank, 2) for rank in range(2)]
+    readers = [remote.reader(rank, 2) for rank in range(2)]
     counts = np.zeros((2, len(ids)))
     for _ in range(150):
         batches = [reader.sample(64) for reader in readers]
@@ -147,7 +147,7 @@ def test_readers_draw_independently_from_one_distribution(monkeypatch):
     for reader, batch in zip(readers, batches, strict=True):
         assert reader.update_priorities(batch.id, priority=np.full(64, 50.0)) == 64
         reader.refresh()
-    assert made.probabilities(batches[0].id) == pytest.approx(made.probabilities(batches[1].id))
+    assert remote.probabilities(batches[0].id) == pytest.approx(remote.probabilities(batches[1].id))
 
 
 @pytest.mark.parametrize("totals", [[3.0, 0.0, 1.0], [0.0, 5.0], [1e-300, 1e300], [1.0] * 7, [0.0, 1.0, 0.0]])
@@ -172,46 +172,46 @@ def as_binomial(counts, rows, p):
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=0.5, stratified=False)], ids=repr)
 def test_rows_of_a_batch_are_independent_over_shards(sampler):
-    made = replay(shards=2, sampler=sampler)
+    remote = replay(shards=2, sampler=sampler)
     for k in range(2):
-        made.extend(**steps(50 * k, 50))
-    first = np.array([(shard_of(made.sample(64).id) == 0).sum() for _ in range(400)])
+        remote.extend(**steps(50 * k, 50))
+    first = np.array([(shard_of(remote.sample(64).id) == 0).sum() for _ in range(400)])
     assert as_binomial(first, 64, 0.5)
 
 
 @pytest.mark.parametrize("sampler", [Uniform(stratified=True), Prioritized(), ReLo(), LAP()], ids=repr)
 def test_rows_of_a_stratified_batch_are_shared_evenly(sampler):
-    made = replay(shards=2, sampler=sampler)
+    remote = replay(shards=2, sampler=sampler)
     for k in range(2):
-        made.extend(**steps(50 * k, 50))
-    assert {(shard_of(made.sample(64, progress=0.0).id) == 0).sum() for _ in range(20)} == {32}
+        remote.extend(**steps(50 * k, 50))
+    assert {(shard_of(remote.sample(64, progress=0.0).id) == 0).sum() for _ in range(20)} == {32}
 
 
 @pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
 def test_weights_are_those_of_one_buffer(normalize):
     sampler = Prioritized(alpha=0.7, beta=Linear(0.4, 1.0), normalize=normalize)
-    made, ids = unequal(sampler)
+    remote, ids = unequal(sampler)
     errors = np.abs(np.cos(np.arange(len(ids)))) + 0.01
-    made.update_priorities(ids, errors)
-    made.refresh()
+    remote.update_priorities(ids, errors)
+    remote.refresh()
     with pytest.warns(UserWarning, match=r"start value 0\.4 because `progress` was not passed"):
-        held = made.sample(256)
-    for batch, beta in ((held, 0.4), (made.sample(256, progress=0.5), 0.7)):
+        held = remote.sample(256)
+    for batch, beta in ((held, 0.4), (remote.sample(256, progress=0.5), 0.7)):
         q = batch.probability
-        reference = {"none": 1 / len(ids), "batch": q.min(), "buffer": made.probabilities(ids).min()}[normalize]
+        reference = {"none": 1 / len(ids), "batch": q.min(), "buffer": remote.probabilities(ids).min()}[normalize]
         assert batch.weight == pytest.approx((reference / q) ** beta, rel=1e-4)
 
 
 @pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
 def test_weights_count_steps_of_priority_zero(normalize):
     sampler = Prioritized(alpha=1.0, beta=0.5, normalize=normalize)
-    made = replay(100, sampler=sampler, shards=2, strict=True)
-    one = ReplayBuffer(100, FIELDS, sampler=sampler, seed=0)
-    for buffer in (made, one):
+    remote = replay(100, sampler=sampler, shards=2, strict=True)
+    single = ReplayBuffer(100, FIELDS, sampler=sampler, seed=0)
+    for buffer in (remote, single):
         first, second = buffer.extend(**steps(0, 5)), buffer.extend(**steps(5, 5))
         buffer.update_priorities(first, priority=np.arange(1.0, 6.0))
         buffer.update_priorities(second, priority=np.zeros(5))
-    ours, theirs = (dict(zip(b.x, b.weight, strict=True)) for b in (made.sample(256), one.sample(256)))
+    ours, theirs = (dict(zip(b.x, b.weight, strict=True)) for b in (remote.sample(256), single.sample(256)))
     assert ours == pytest.approx(theirs)
 
 
@@ -219,17 +219,17 @@ def test_weights_count_steps_of_priority_zero(normalize):
 @pytest.mark.parametrize("transform", [NStep(3, gamma=0.9), Sequence(4, overlap=0, burn_in=0)], ids=repr)
 def test_transforms_are_those_of_one_buffer(sampler, transform):
     """An episode is stored in one shard: so a drawn row is what one buffer makes of the same step."""
-    made = replay(400, EPISODES, sampler=sampler, transforms=[transform], next_obs="derived", shards=2, num_envs=2)
-    one = ReplayBuffer(400, EPISODES, transforms=[transform], next_obs="derived", num_envs=2, seed=0)
+    remote = replay(400, EPISODES, sampler=sampler, transforms=[transform], next_obs="derived", shards=2, num_envs=2)
+    single = ReplayBuffer(400, EPISODES, transforms=[transform], next_obs="derived", num_envs=2, seed=0)
     for k in range(12):
         both = [episode(100 * (2 * k + e), 7) for e in range(2)]
         columns = {name: np.stack([part[name] for part in both], axis=1) for name in both[0]}
-        made.extend(**columns), one.extend(**columns)
-    want = {float(row): k for k, row in enumerate(one.get(one.stored_ids()[0])["obs"][:, 0])}
-    batch = made.sample(64)
+        remote.extend(**columns), single.extend(**columns)
+    want = {float(row): k for k, row in enumerate(single.get(single.stored_ids()[0])["obs"][:, 0])}
+    batch = remote.sample(64)
     first = batch.obs.reshape(64, -1)[:, 0]
-    same = one.as_batch([want[float(value)] for value in first])
-    assert list(batch) == list(one.sample(1))
+    same = single.as_batch([want[float(value)] for value in first])
+    assert list(batch) == list(single.sample(1))
     for name in ("obs", "reward", "next_obs"):
         assert np.array_equal(batch[name], same[name]), name
 
@@ -240,9 +240,9 @@ def test_stacks_are_those_of_one_buffer(stack):
     frame = Field((2,), np.uint8)
     fields = {"obs": frame, "reward": Field(), "next_obs": frame, "terminated": FLAG, "truncated": FLAG}
     options = {"transforms": [stack], "next_obs": "derived", "num_envs": 2}
-    made = replay(200, fields, sampler=Uniform(), shards=2, **options)
-    one = ReplayBuffer(200, fields, **options, seed=0)
-    writer = made.writer()
+    remote = replay(200, fields, sampler=Uniform(), shards=2, **options)
+    single = ReplayBuffer(200, fields, **options, seed=0)
+    writer = remote.writer()
     for t in range(90):
         frames = np.stack([np.full(2, t, np.uint8), np.full(2, t + 100, np.uint8)])
         given = {"obs": frames, "next_obs": frames + 1}
@@ -253,11 +253,11 @@ def test_stacks_are_those_of_one_buffer(stack):
                 given["next_obs"][:, 0] = given["obs"][:, 0]
         over = np.full(2, t % 9 == 8)
         given |= {"reward": np.arange(2) * 1000 + t, "terminated": over, "truncated": np.zeros(2, bool)}
-        writer.add(**given), one.add(**given)
+        writer.add(**given), single.add(**given)
     writer.flush()
-    ids = {float(reward): k for k, reward in enumerate(one.get(one.stored_ids()[0])["reward"])}
-    batch = made.sample(300)
-    same = one.as_batch([ids[float(reward)] for reward in batch.reward])
+    ids = {float(reward): k for k, reward in enumerate(single.get(single.stored_ids()[0])["reward"])}
+    batch = remote.sample(300)
+    same = single.as_batch([ids[float(reward)] for reward in batch.reward])
     for name in ("obs", "next_obs", "terminated"):
         assert np.array_equal(batch[name], same[name]), name
 
@@ -277,50 +277,50 @@ def test_samplers_whose_distributions_do_not_join(sampler):
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(), ReLo(), LAP(), AntiPrioritized(), Permuted()], ids=repr)
 def test_other_samplers_have_their_distribution(sampler):
-    made, ids = unequal(sampler)
-    made.update_priorities(ids, np.linspace(0.1, 3, len(ids)))
-    assert made.probabilities(ids).sum() == pytest.approx(1.0)
-    batch = made.sample(32, progress=0.0)
-    assert batch.probability == pytest.approx(made.probabilities(batch.id), rel=1e-5)
+    remote, ids = unequal(sampler)
+    remote.update_priorities(ids, np.linspace(0.1, 3, len(ids)))
+    assert remote.probabilities(ids).sum() == pytest.approx(1.0)
+    batch = remote.sample(32, progress=0.0)
+    assert batch.probability == pytest.approx(remote.probabilities(batch.id), rel=1e-5)
 
 
 def test_nothing_to_draw():
-    made = replay(shards=3, min_size=10)
+    remote = replay(shards=3, min_size=10)
     with pytest.raises(EmptyBufferError, match="0 steps are stored in all shards, but a batch needs 10"):
-        made.sample(4)
-    ids = made.extend(**steps(0, 10))
-    made.update_priorities(ids, priority=np.zeros(10))
-    made.refresh()
+        remote.sample(4)
+    ids = remote.extend(**steps(0, 10))
+    remote.update_priorities(ids, priority=np.zeros(10))
+    remote.refresh()
     with pytest.raises(EmptyBufferError, match="every one of the 10 stored steps has priority 0"):
-        made.sample(4)
+        remote.sample(4)
 
 
 def test_a_call_carries_many_batches_and_their_feedback(monkeypatch, local):
-    made, _ = unequal(Prioritized(alpha=1.0, beta=1.0))
-    monkeypatch.setattr(made, "_num_batches", lambda rows: 8)
+    remote, _ = unequal(Prioritized(alpha=1.0, beta=1.0))
+    monkeypatch.setattr(remote, "_num_batches", lambda rows: 8)
     before = len(local.clients[0].calls)
     for _ in range(80):
-        batch = made.sample(16)
+        batch = remote.sample(16)
         assert batch.id.shape == batch.weight.shape == (16,)
-        made.update_priorities(batch.id, np.ones(16))
+        remote.update_priorities(batch.id, np.ones(16))
     assert len(local.clients[0].calls) - before <= 11
-    assert 4 <= made.priority_age <= 16
+    assert 4 <= remote.priority_age <= 16
 
 
 def test_slow_updates_get_batches_one_by_one():
-    made, _ = unequal(Uniform())
-    made.sample(16)
-    made._cost, made._interval = 0.0005, 0.02
-    assert made._num_batches(16) == 1
-    made._interval = 0.0002
-    assert made._num_batches(16) == 16
-    made._row_bytes = 10**6
-    assert made._num_batches(16) == 1
+    remote, _ = unequal(Uniform())
+    remote.sample(16)
+    remote._cost, remote._interval = 0.0005, 0.02
+    assert remote._num_batches(16) == 1
+    remote._interval = 0.0002
+    assert remote._num_batches(16) == 16
+    remote._row_bytes = 10**6
+    assert remote._num_batches(16) == 1
 
 
 def test_batches_are_prefetched_and_end(local):
     torch = pytest.importorskip("torch")
-    made, _ = unequal(Uniform())
-    batches = list(made.batches(8, prefetch=2, total=5, device="cpu"))
+    remote, _ = unequal(Uniform())
+    batches = list(remote.batches(8, prefetch=2, total=5, device="cpu"))
     assert len(batches) == 5
     assert isinstance(batches[0].x, torch.Tensor)

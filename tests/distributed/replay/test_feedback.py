@@ -9,10 +9,10 @@ from replaylab.replay import Uniform
 from tests.distributed.replay.conftest import replay, steps
 
 
-def spread(made, first, count, calls=4):
+def spread(remote, first, count, calls=4):
     """Store consecutive steps in the shards in turn, and return the ids."""
     each = count // calls
-    return np.concatenate([made.extend(**steps(first + k * each, each)) for k in range(calls)])
+    return np.concatenate([remote.extend(**steps(first + k * each, each)) for k in range(calls)])
 
 
 def test_ids_are_taken_apart_as_they_were_put_together():
@@ -30,87 +30,87 @@ def test_ids_are_taken_apart_as_they_were_put_together():
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_feedback_reaches_the_right_steps(strict):
-    made = replay(shards=3, strict=strict)
-    ids, random = spread(made, 0, 120, 6), np.random.default_rng(0)
+    remote = replay(shards=3, strict=strict)
+    ids, random = spread(remote, 0, 120, 6), np.random.default_rng(0)
     priorities = np.ones(120)
     for _ in range(40):
-        batch = made.sample(16)
+        batch = remote.sample(16)
         at = batch.x.astype(int)
         priorities[at] = values = random.uniform(1, 9, 120)[at]
-        assert made.update_priorities(batch.id, priority=values) == 16
-    assert made.probabilities(ids) == pytest.approx(priorities / priorities.sum(), rel=1e-5)
+        assert remote.update_priorities(batch.id, priority=values) == 16
+    assert remote.probabilities(ids) == pytest.approx(priorities / priorities.sum(), rel=1e-5)
 
 
 def test_the_last_of_equal_ids_counts_across_batches():
-    made = replay(shards=2)
-    ids = spread(made, 0, 20)
+    remote = replay(shards=2)
+    ids = spread(remote, 0, 20)
     for value in (3.0, 7.0):
-        made.update_priorities(ids[:10], priority=np.full(10, value))
-    made.update_priorities(ids[10:], td_error=np.ones(10))
-    assert made.probabilities(ids[:10]) == pytest.approx(7 / 80, rel=1e-4)
+        remote.update_priorities(ids[:10], priority=np.full(10, value))
+    remote.update_priorities(ids[10:], td_error=np.ones(10))
+    assert remote.probabilities(ids[:10]) == pytest.approx(7 / 80, rel=1e-4)
 
 
 def test_feedback_of_earlier_epochs_is_never_applied(local):
     """10,000 ids of earlier epochs, of the same shards and the same own ids as steps stored now."""
-    made = replay(64, shards=2)
-    old = [spread(made, 0, 40)]
+    remote = replay(64, shards=2)
+    old = [spread(remote, 0, 40)]
     for _ in range(4):
         for client in local.clients:
             client.die()
-        made._own_writer._turn = 0
-        old.append(spread(made, 0, 40))
+        remote._own_writer._turn = 0
+        old.append(spread(remote, 0, 40))
     earlier, now = np.concatenate(old[:-1]), old[-1]
-    before = made.probabilities(now)
-    assert made.probabilities(earlier).sum() == 0
+    before = remote.probabilities(now)
+    assert remote.probabilities(earlier).sum() == 0
     random = np.random.default_rng(0)
     for _ in range(40):
         ids = random.choice(earlier, 250)
-        assert made.update_priorities(ids, priority=random.uniform(5, 50, 250)) == 0
-    assert made.stats().stale_updates == 10_000
-    assert np.array_equal(made.probabilities(now), before)
-    assert made.update_priorities(now, priority=np.ones(40)) == 40
+        assert remote.update_priorities(ids, priority=random.uniform(5, 50, 250)) == 0
+    assert remote.stats().stale_updates == 10_000
+    assert np.array_equal(remote.probabilities(now), before)
+    assert remote.update_priorities(now, priority=np.ones(40)) == 40
 
 
 def test_feedback_for_overwritten_steps_is_counted():
-    made = replay(16, shards=2)
-    first = spread(made, 0, 16, 16)
-    second = spread(made, 16, 8, 8)
-    made.refresh()
-    assert made.update_priorities(first, priority=np.full(16, 5.0)) == 8
-    assert made.update_priorities([-1, -1], [1.0, 1.0]) == 0
-    assert made.stats().stale_updates == 8
-    assert made.probabilities(second) == pytest.approx(1 / 48, rel=1e-5)
+    remote = replay(16, shards=2)
+    first = spread(remote, 0, 16, 16)
+    second = spread(remote, 16, 8, 8)
+    remote.refresh()
+    assert remote.update_priorities(first, priority=np.full(16, 5.0)) == 8
+    assert remote.update_priorities([-1, -1], [1.0, 1.0]) == 0
+    assert remote.stats().stale_updates == 8
+    assert remote.probabilities(second) == pytest.approx(1 / 48, rel=1e-5)
 
 
 def test_feedback_to_a_lost_shard_is_stale(local):
-    made = replay(shards=2)
-    ids = spread(made, 0, 20)
-    made.refresh()
-    assert made.update_priorities(ids, np.ones(20)) == 20
+    remote = replay(shards=2)
+    ids = spread(remote, 0, 20)
+    remote.refresh()
+    assert remote.update_priorities(ids, np.ones(20)) == 20
     local.clients[0].die()
     local.clients[0].held = True
-    made.refresh()
-    assert made._stale == 10
+    remote.refresh()
+    assert remote._stale == 10
     local.clients[0].held = False
-    assert made.stats().losses == 1
-    assert made.stats().stale_updates == 10
+    assert remote.stats().losses == 1
+    assert remote.stats().stale_updates == 10
 
 
 def test_ids_never_assigned_are_stale():
-    made = replay(shards=2)
-    ids = spread(made, 0, 20)
+    remote = replay(shards=2)
+    ids = spread(remote, 0, 20)
     unknown = [ids.max() + 1, 500, 1 << 60]
-    assert made.update_priorities(unknown, np.full(3, 5.0)) == 0
-    assert made.probabilities(unknown).tolist() == [0.0] * 3
-    assert made.probabilities(ids) == pytest.approx(np.full(20, 1 / 20))
+    assert remote.update_priorities(unknown, np.full(3, 5.0)) == 0
+    assert remote.probabilities(unknown).tolist() == [0.0] * 3
+    assert remote.probabilities(ids) == pytest.approx(np.full(20, 1 / 20))
 
 
 def test_samplers_without_feedback_count_ids():
-    made = replay(shards=2, sampler=Uniform())
-    ids = spread(made, 0, 20)
-    assert made.update_priorities(ids, np.ones(20)) == 20
-    made.refresh()
-    assert not made._feedback
+    remote = replay(shards=2, sampler=Uniform())
+    ids = spread(remote, 0, 20)
+    assert remote.update_priorities(ids, np.ones(20)) == 20
+    remote.refresh()
+    assert not remote._feedback
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_samplers_without_feedback_count_ids():
     ],
 )
 def test_wrong_feedback_is_an_error(arguments, error):
-    made = replay(shards=2)
-    spread(made, 0, 20)
+    remote = replay(shards=2)
+    spread(remote, 0, 20)
     with pytest.raises(error):
-        made.update_priorities(*arguments)
-    assert made.probabilities([-1]).tolist() == [0.0]
+        remote.update_priorities(*arguments)
+    assert remote.probabilities([-1]).tolist() == [0.0]

@@ -23,26 +23,26 @@ def test_bounds_are_those_of_reverb():
 
 
 def test_sample_waits_at_the_lower_bound():
-    made = replay(shards=2, limiter=Limiter(2.0, 64.0, timeout=0.1), min_size=20)
+    remote = replay(shards=2, limiter=Limiter(2.0, 64.0, timeout=0.1), min_size=20)
     with pytest.raises(EmptyBufferError, match="the limiter allows no batch of 16 rows"):
-        made.sample(16)
-    made.extend(**steps(0, 40))
+        remote.sample(16)
+    remote.extend(**steps(0, 40))
     for _ in range(6):  # 2·(40 − 20) + 64 = 104 rows
-        assert len(made.sample(16).id) == 16
+        assert len(remote.sample(16).id) == 16
     begun = monotonic()
     with pytest.raises(EmptyBufferError, match="the limiter allows no batch of 16 rows"):
-        made.sample(16)
+        remote.sample(16)
     assert monotonic() - begun >= 0.1
-    assert made.drawn == 96
-    made.extend(**steps(40, 4))
-    assert len(made.sample(16).id) == 16
+    assert remote.drawn == 96
+    remote.extend(**steps(40, 4))
+    assert len(remote.sample(16).id) == 16
     with pytest.raises(ConfigError, match="`batch_size` must be at most 2·error_buffer"):
-        made.sample(129)
+        remote.sample(129)
 
 
 def test_writers_wait_at_the_upper_bound(local):
-    made = replay(shards=2, limiter=Limiter(1.0, 40.0), min_size=10)
-    writer, raised = made.writer(window=2), []
+    remote = replay(shards=2, limiter=Limiter(1.0, 40.0), min_size=10)
+    writer, raised = remote.writer(window=2), []
 
     def write():
         try:
@@ -58,14 +58,14 @@ def test_writers_wait_at_the_upper_bound(local):
     stored = sum(client.shard.tally().added for client in local.clients)
     assert 50 - 4 <= stored < 50 + 2 * 4  # at most an unroll too many in each shard
     assert thread.is_alive()
-    made.close()
+    remote.close()
     thread.join(10)
     assert raised == ["the shards of this replay have ended; create it again, or load a snapshot"]
 
 
 def test_readers_and_writers_keep_the_ratio(local):
-    made = replay(shards=2, limiter=Limiter(4.0, 128.0, timeout=0.01), min_size=20)
-    writer, over = made.writer(window=2), []
+    remote = replay(shards=2, limiter=Limiter(4.0, 128.0, timeout=0.01), min_size=20)
+    writer, over = remote.writer(window=2), []
 
     def write():
         for k in range(100):
@@ -78,7 +78,7 @@ def test_readers_and_writers_keep_the_ratio(local):
     excess = []
     while not over:
         with suppress(EmptyBufferError):
-            made.sample(16)
+            remote.sample(16)
         added, drawn = (sum(getattr(c.shard.tally(), name) for c in local.clients) for name in ("added", "drawn"))
         excess.append(4.0 * (added - 20) - drawn)
     thread.join(10)
@@ -88,11 +88,11 @@ def test_readers_and_writers_keep_the_ratio(local):
 
 
 def test_each_reader_gets_its_share():
-    made = replay(shards=2, limiter=Limiter(2.0, 64.0, timeout=0.02), min_size=20)
-    made.extend(**steps(0, 40))
+    remote = replay(shards=2, limiter=Limiter(2.0, 64.0, timeout=0.02), min_size=20)
+    remote.extend(**steps(0, 40))
     rows = []
     for rank in range(2):
-        reader = made.reader(rank, 2)
+        reader = remote.reader(rank, 2)
         with suppress(EmptyBufferError):
             for _ in range(100):
                 reader.sample(8)
@@ -102,6 +102,6 @@ def test_each_reader_gets_its_share():
 
 
 def test_the_learners_own_steps_do_not_wait():
-    made = replay(shards=2, limiter=Limiter(1.0, 8.0), min_size=1)
-    assert (made.extend(**steps(0, 100)) >= 0).all()
-    assert np.isfinite(made.stats().samples_per_insert)
+    remote = replay(shards=2, limiter=Limiter(1.0, 8.0), min_size=1)
+    assert (remote.extend(**steps(0, 100)) >= 0).all()
+    assert np.isfinite(remote.stats().samples_per_insert)

@@ -20,25 +20,25 @@ from tests.study.execution.test_study_run import wait_for
 
 def kept(tmp_path, local, **options):
     """A replay of two shards with a hundred steps, whose shards restart from snapshots."""
-    made = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e6), **options)
-    ids = spread(made, 0, 100)
-    made.refresh()
-    saving = snapshots.Saving(tmp_path, made._about)
+    remote = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e6), **options)
+    ids = spread(remote, 0, 100)
+    remote.refresh()
+    saving = snapshots.Saving(tmp_path, remote._about)
     for client in local.clients[-2:]:
         client.call("save", saving.folder_of(client.declaration.number)).result()
-    return made, ids
+    return remote, ids
 
 
 def test_a_batch_is_drawn_from_the_live_shards(local):
-    made = replay(shards=4)
-    ids = spread(made, 0, 400, 8)
-    made.update_priorities(ids, priority=1 + np.arange(400.0))
-    made.sample(64)
+    remote = replay(shards=4)
+    ids = spread(remote, 0, 400, 8)
+    remote.update_priorities(ids, priority=1 + np.arange(400.0))
+    remote.sample(64)
     local.clients[2].die()
     local.clients[2].held = True
     counts = np.zeros(400)
     for _ in range(200):
-        batch = made.sample(64)
+        batch = remote.sample(64)
         assert batch.id.shape == batch.weight.shape == batch.x.shape == (64,)
         if not (shard_of(batch.id) == 2).any():
             counts += np.bincount(batch.x.astype(int), minlength=400)
@@ -46,34 +46,34 @@ def test_a_batch_is_drawn_from_the_live_shards(local):
     assert batch.probability == pytest.approx((distribution / distribution.sum())[batch.x.astype(int)], rel=1e-4)
     live = distribution > 0
     assert stats.chisquare(counts[live], distribution[live] / distribution.sum() * counts.sum()).pvalue > 1e-7
-    assert [shard.live for shard in made.stats().shards] == [True, True, False, True]
+    assert [shard.live for shard in remote.stats().shards] == [True, True, False, True]
     local.clients[2].held = False
     for _ in range(2):
-        reported = made.stats()
+        reported = remote.stats()
     lost = int((shard_of(ids) == 2).sum())
     assert (reported.losses, reported.lost_steps, reported.size, reported.added) == (1, lost, 400 - lost, 400)
     assert [shard.epoch for shard in reported.shards] == [0, 0, 1, 0]
 
 
 def test_a_restarted_shard_is_drawn_from_again(local):
-    made = replay(shards=2)
-    spread(made, 0, 100)
+    remote = replay(shards=2)
+    spread(remote, 0, 100)
     local.clients[1].die()
-    made.refresh(), made.refresh()
-    assert not (shard_of(made.sample(64).id) == 1).any()
-    ids = spread(made, 100, 100)
-    made.refresh()
-    batches = [made.sample(64) for _ in range(40)]
+    remote.refresh(), remote.refresh()
+    assert not (shard_of(remote.sample(64).id) == 1).any()
+    ids = spread(remote, 100, 100)
+    remote.refresh()
+    batches = [remote.sample(64) for _ in range(40)]
     assert any((shard_of(batch.id) == 1).any() for batch in batches)
-    assert made.update_priorities(ids, np.ones(100)) == 100
+    assert remote.update_priorities(ids, np.ones(100)) == 100
 
 
 def test_answers_of_a_replaced_shard_are_refused(local):
     """It was cut off and replaced, and its late answer is of the earlier epoch."""
-    made = replay(shards=2)
-    spread(made, 0, 100)
-    made.refresh()
-    slot = made._slots[0]
+    remote = replay(shards=2)
+    spread(remote, 0, 100)
+    remote.refresh()
+    slot = remote._slots[0]
     old = slot.tally
     assert slot.hear(old._replace(epoch=1, serial=1, added=0))
     assert not slot.hear(old._replace(serial=old.serial + 5))
@@ -83,52 +83,52 @@ def test_answers_of_a_replaced_shard_are_refused(local):
 
 
 def test_all_shards_die_at_once(local, monkeypatch):
-    made = replay(shards=2)
-    spread(made, 0, 48)
+    remote = replay(shards=2)
+    spread(remote, 0, 48)
     for client in local.clients:
         client.die()
     with pytest.raises(LookupError, match="0 steps are stored in all shards"):
-        made.sample(8)
-    spread(made, 0, 48)
-    assert len(made.sample(8).id) == 8
+        remote.sample(8)
+    spread(remote, 0, 48)
+    assert len(remote.sample(8).id) == 8
     monkeypatch.setattr(reader, "PATIENCE", 0.05)
     for client in local.clients:
         client.die()
         client.held = True
-    made._group = made._ahead = None
+    remote._group = remote._ahead = None
     with pytest.raises(StorageError, match="no shard was restarted within"):
-        made.sample(8)
+        remote.sample(8)
 
 
 def test_a_lost_shard_restarts_from_its_snapshot(tmp_path, local):
-    made, ids = kept(tmp_path, local)
-    made.update_priorities(ids, priority=1 + np.arange(100.0))
-    made.refresh()
-    kept_priorities = snapshots.Saving(tmp_path, made._about)
+    remote, ids = kept(tmp_path, local)
+    remote.update_priorities(ids, priority=1 + np.arange(100.0))
+    remote.refresh()
+    kept_priorities = snapshots.Saving(tmp_path, remote._about)
     local.clients[1].call("save", kept_priorities.folder_of(1)).result()
-    before = made.probabilities(ids)
-    made._own_writer._turn = 1
-    made.extend(**steps(100, 5)), made.refresh()
+    before = remote.probabilities(ids)
+    remote._own_writer._turn = 1
+    remote.extend(**steps(100, 5)), remote.refresh()
     local.clients[1].die()
-    made.stats()
-    reported = made.stats()
+    remote.stats()
+    reported = remote.stats()
     assert (reported.shards[1].epoch, reported.size, reported.lost_steps, reported.added) == (1, 100, 5, 105)
-    assert made.probabilities(ids)[shard_of(ids) == 1].sum() == 0  # ids of the earlier epoch
+    assert remote.probabilities(ids)[shard_of(ids) == 1].sum() == 0  # ids of the earlier epoch
     now = ids + (1 << 45) * (shard_of(ids) == 1)
-    assert made.probabilities(now) == pytest.approx(before, rel=1e-5)
+    assert remote.probabilities(now) == pytest.approx(before, rel=1e-5)
 
 
 def test_no_return_spans_the_restart_of_a_shard(tmp_path, local):
     flags = dict.fromkeys(("terminated", "truncated"), Field((), bool))
     fields = {"obs": Field(), "reward": Field(), "next_obs": Field()} | flags
     options = {"fields": fields, "transforms": [NStep(3, gamma=1.0)], "sampler": Uniform(), "num_envs": 1}
-    made = replay(shards=1, snapshot=Snapshots(tmp_path, period=1e6), **options)
+    remote = replay(shards=1, snapshot=Snapshots(tmp_path, period=1e6), **options)
     x = np.arange(8.0)[:, None]
     given = {"obs": x, "reward": x, "next_obs": x + 1} | dict.fromkeys(flags, np.zeros((8, 1), bool))
-    made.extend(**{name: value[:4] for name, value in given.items()})
-    local.clients[0].call("save", snapshots.Saving(tmp_path, made._about).folder_of(0)).result()
+    remote.extend(**{name: value[:4] for name, value in given.items()})
+    local.clients[0].call("save", snapshots.Saving(tmp_path, remote._about).folder_of(0)).result()
     local.clients[0].die()
-    made.extend(**{name: value[4:] for name, value in given.items()})
+    remote.extend(**{name: value[4:] for name, value in given.items()})
     buffer = local.clients[0].shard.buffer
     assert buffer.as_batch(buffer.stored_ids()[0]).next_obs.tolist() == [3, 4, 4, 4, 7, 8, 8, 8]
 
@@ -147,47 +147,47 @@ def test_functions_of_transforms_survive_a_restart(tmp_path, local):
     flag = Field((), bool)
     fields = {"obs": goals, "reward": Field(), "next_obs": goals, "terminated": flag, "truncated": flag}
     options = {"transforms": [Hindsight(_costs, _never)], "sampler": Uniform(), "num_envs": 2}
-    made = replay(400, fields, shards=2, snapshot=Snapshots(tmp_path, period=1e6), **options)
+    remote = replay(400, fields, shards=2, snapshot=Snapshots(tmp_path, period=1e6), **options)
     seen, ends = {name: np.ones((50, 2, 1)) for name in goals}, np.arange(100).reshape(50, 2) % 5 == 4
-    made.extend(obs=seen, reward=np.ones((50, 2)), next_obs=seen, terminated=ends, truncated=np.zeros((50, 2), bool))
-    local.clients[1].call("save", snapshots.Saving(tmp_path, made._about).folder_of(1)).result()
+    remote.extend(obs=seen, reward=np.ones((50, 2)), next_obs=seen, terminated=ends, truncated=np.zeros((50, 2), bool))
+    local.clients[1].call("save", snapshots.Saving(tmp_path, remote._about).folder_of(1)).result()
     local.clients[1].die()
-    made.refresh()
-    assert (made.stats().shards[1].epoch, made.stats().shards[1].size) == (1, 50)
-    assert made.sample(64).reward.shape == (64,)
+    remote.refresh()
+    assert (remote.stats().shards[1].epoch, remote.stats().shards[1].size) == (1, 50)
+    assert remote.sample(64).reward.shape == (64,)
 
 
 def test_a_damaged_snapshot_costs_only_its_shard(tmp_path, local, caplog):
-    made, _ = kept(tmp_path, local)
+    remote, _ = kept(tmp_path, local)
     for file in tmp_path.glob("run-*/shard-0/state-*"):
         file.write_bytes(b"")
     local.clients[0].die()
-    made.refresh()
-    reported = made.stats()
+    remote.refresh()
+    reported = remote.stats()
     assert reported.shards[0].live
     assert (reported.size, reported.lost_steps) == (50, 50)
     assert "shard 0 starts empty, since its snapshot cannot be read" in caplog.text
 
 
 def test_shards_save_themselves_in_the_background(tmp_path, local):
-    made = replay(shards=2, snapshot=Snapshots(tmp_path / "there", period=0.05))
-    spread(made, 0, 100)
+    remote = replay(shards=2, snapshot=Snapshots(tmp_path / "there", period=0.05))
+    spread(remote, 0, 100)
     wait_for(lambda: (tmp_path / "there" / "replay.json").exists())
-    saving = made._clients[0].declaration.saving
+    saving = remote._clients[0].declaration.saving
     wait_for(lambda: sum(snapshots.read_counts(Path(saving.folder_of(number)))[0] for number in range(2)) == 100)
     sleep(0.1)  # the rows follow their counts
     for client in local.clients:
         client.die()
-    made.refresh()
-    assert made.size == 100
+    remote.refresh()
+    assert remote.size == 100
     (tmp_path / "there").rename(tmp_path / "moved")
     (tmp_path / "there").touch()
-    wait_for(lambda: any(shard.snapshot_error for shard in made.stats().shards))
-    errors = [shard.snapshot_error for shard in made.stats().shards if shard.snapshot_error]
+    wait_for(lambda: any(shard.snapshot_error for shard in remote.stats().shards))
+    errors = [shard.snapshot_error for shard in remote.stats().shards if shard.snapshot_error]
     assert re.search(r"cannot be (written|read|looked up)", errors[0])
     (tmp_path / "there").unlink()
-    wait_for(lambda: not any(shard.snapshot_error for shard in made.stats().shards))
-    made.close()
+    wait_for(lambda: not any(shard.snapshot_error for shard in remote.stats().shards))
+    remote.close()
 
 
 def test_a_shard_of_another_version_is_refused(local):
@@ -238,18 +238,18 @@ def test_a_folder_for_snapshots_must_be_writable_and_shared(tmp_path, local, mon
 
 
 def test_a_closed_replay_raises():
-    made = replay()
-    spread(made, 0, 8)
-    with made:
-        made.sample(2)
+    remote = replay()
+    spread(remote, 0, 8)
+    with remote:
+        remote.sample(2)
     for call in (
-        lambda: [made.sample(2) for _ in range(40)],
-        made.stats,
-        made.__len__,
-        lambda: made.extend(**steps(0, 5)),
-        lambda: made.probabilities([0]),
-        lambda: made.save("folder"),
+        lambda: [remote.sample(2) for _ in range(40)],
+        remote.stats,
+        remote.__len__,
+        lambda: remote.extend(**steps(0, 5)),
+        lambda: remote.probabilities([0]),
+        lambda: remote.save("folder"),
     ):
         with pytest.raises(StorageError, match="the shards of this replay have ended"):
             call()
-    made.close()
+    remote.close()

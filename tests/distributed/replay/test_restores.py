@@ -13,24 +13,24 @@ from tests.distributed.replay.test_feedback import spread
 def filled(shards):
     """Twelve environments' episodes with random priorities."""
     options = {"fields": EPISODES, "transforms": [NStep(3, gamma=0.9)], "next_obs": "derived", "num_envs": 6}
-    made = replay(1200, shards=shards, sampler=Prioritized(alpha=0.5, beta=1.0), **options)
+    remote = replay(1200, shards=shards, sampler=Prioritized(alpha=0.5, beta=1.0), **options)
     rng = np.random.default_rng(0)
     for k in range(6):
         parts = [episode(100 * k + 1000 * e, 9) for e in range(6)]
         where = np.arange(9)[:, None] < 3 + np.arange(6)  # unequal lengths
         columns = {name: np.stack([part[name] for part in parts], axis=1) for name in parts[0]}
         columns["truncated"] = np.arange(9)[:, None] == 2 + np.arange(6)
-        ids = made.extend(**columns, where=where)[where]
-        made.update_priorities(ids, rng.uniform(0.1, 4, len(ids)))
-    made.refresh()
-    return made
+        ids = remote.extend(**columns, where=where)[where]
+        remote.update_priorities(ids, rng.uniform(0.1, 4, len(ids)))
+    remote.refresh()
+    return remote
 
 
-def rows(made):
+def rows(remote):
     """By first observation: what a batch shows of a step, and its probability."""
     shown = {}
     for _ in range(60):
-        batch = made.sample(200)
+        batch = remote.sample(200)
         for k, first in enumerate(batch.obs[:, 0].tolist()):
             values = [batch.reward[k], *batch.next_obs[k], batch.discount[k]]
             shown[first] = ([float(value) for value in values], float(batch.probability[k]))
@@ -39,22 +39,22 @@ def rows(made):
 
 @pytest.mark.parametrize("shards", [3, 1, 2, 5])
 def test_onto_as_many_shards_and_onto_others(tmp_path, local, shards):
-    made = filled(3)
-    want = rows(made)
-    made.save(tmp_path)
+    remote = filled(3)
+    want = rows(remote)
+    remote.save(tmp_path)
     before = len(local.clients)
     loaded = load(tmp_path, shards=shards)
     assert isinstance(loaded, Replay)
     got = rows(loaded)
     assert got.keys() == want.keys()
-    assert loaded.size == made.size == len(want)
+    assert loaded.size == remote.size == len(want)
     for first, (values, probability) in want.items():
         assert got[first][0] == values
         assert got[first][1] == pytest.approx(probability, rel=1e-4)
     sizes = [shard.size for shard in loaded.stats().shards]
     assert max(sizes) - min(sizes) <= 3 * 9 or shards == 3
     assert all(shard.epoch == 64 for shard in loaded.stats().shards)
-    assert (loaded.stats().added, loaded.capacity, loaded.sampler) == (made.stats().added, 1200, made.sampler)
+    assert (loaded.stats().added, loaded.capacity, loaded.sampler) == (remote.stats().added, 1200, remote.sampler)
     temporary = [client for client in local.clients[before:] if client.closed]
     assert len(temporary) == (0 if shards == 3 else 3)
     again = tmp_path / "again"
@@ -63,9 +63,9 @@ def test_onto_as_many_shards_and_onto_others(tmp_path, local, shards):
 
 
 def test_each_snapshot_is_read_once(tmp_path, monkeypatch):
-    made = replay(400, shards=4)
-    spread(made, 0, 100)
-    made.save(tmp_path)
+    remote = replay(400, shards=4)
+    spread(remote, 0, 100)
+    remote.save(tmp_path)
     read, load_buffer = [], ReplayBuffer.load
 
     def loading(folder, **options):
@@ -82,18 +82,18 @@ def test_each_snapshot_is_read_once(tmp_path, monkeypatch):
 
 def test_many_calls_move_many_steps_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(remote_replay, "ROWS_AT_ONCE", 16)
-    made = filled(2)
-    made.save(tmp_path)
+    remote = filled(2)
+    remote.save(tmp_path)
     loaded = load(tmp_path, shards=3)
-    assert rows(loaded).keys() == rows(made).keys()
+    assert rows(loaded).keys() == rows(remote).keys()
     for client in loaded._clients:
         numbers = client.shard.buffer.columns["_episode"][: client.shard.buffer.size]
         assert (np.diff(np.flatnonzero(np.diff(numbers))) <= 9).all()
 
 
 def test_saving_again_leaves_nothing_of_the_earlier_run(tmp_path):
-    made = filled(3)
-    made.save(tmp_path)
+    remote = filled(3)
+    remote.save(tmp_path)
     loaded = load(tmp_path, shards=2)
     loaded.save(tmp_path)
     run, manifest = sorted(tmp_path.iterdir(), key=lambda path: path.suffix)
@@ -106,28 +106,28 @@ def test_a_folder_never_mixes_two_replays(tmp_path):
     earlier = replay(shards=2)
     spread(earlier, 0, 100)
     earlier.save(tmp_path)
-    made = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e6))
-    spread(made, 1000, 100)
-    made._clients[0].shard.save(made._clients[0].declaration.saving.folder_of(0))
+    remote = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e6))
+    spread(remote, 1000, 100)
+    remote._clients[0].shard.save(remote._clients[0].declaration.saving.folder_of(0))
 
     def stored(loaded):
         return set(loaded.sample(2000).x.tolist())
 
     assert len(list(tmp_path.glob("run-*/shard-0"))) == 2
     assert stored(load(tmp_path)) == set(range(100))
-    made.save(tmp_path)
+    remote.save(tmp_path)
     assert len(list(tmp_path.glob("run-*"))) == 1
     assert stored(load(tmp_path)) == set(range(1000, 1100))
 
 
 @pytest.mark.parametrize("shards", [2, 3])
 def test_ids_from_before_a_restore_are_those_of_lost_shards(tmp_path, local, shards):
-    made = replay(shards=2)
-    ids = [spread(made, 0, 100)]
-    made.save(tmp_path)
+    remote = replay(shards=2)
+    ids = [spread(remote, 0, 100)]
+    remote.save(tmp_path)
     for _ in range(5):
         local.clients[0].die()
-        ids.append(spread(made, 0, 100))
+        ids.append(spread(remote, 0, 100))
     for _ in range(3):
         loaded = load(tmp_path, shards=shards)
         for before in ids:
@@ -138,9 +138,9 @@ def test_ids_from_before_a_restore_are_those_of_lost_shards(tmp_path, local, sha
 
 
 def test_a_missing_shard_is_an_error(tmp_path):
-    made = replay(shards=2)
-    spread(made, 0, 20)
-    made.save(tmp_path)
+    remote = replay(shards=2)
+    spread(remote, 0, 20)
+    remote.save(tmp_path)
     (missing,) = tmp_path.glob("run-*/shard-1/manifest.json")
     missing.unlink()
     with pytest.raises(SnapshotError, match="is not complete: it lacks a shard;"):
@@ -148,10 +148,10 @@ def test_a_missing_shard_is_an_error(tmp_path):
 
 
 def test_a_lost_shard_restarts_from_the_loaded_snapshot(tmp_path, local):
-    made = replay(200, shards=2)
-    spread(made, 0, 60)
-    made.save(tmp_path / "a")
-    made.close()
+    remote = replay(200, shards=2)
+    spread(remote, 0, 60)
+    remote.save(tmp_path / "a")
+    remote.close()
     loaded = load(tmp_path / "a", snapshot=Snapshots(tmp_path / "b", period=1_000.0))
     local.clients[-2].die()
     loaded.refresh(), loaded.refresh()
@@ -160,17 +160,17 @@ def test_a_lost_shard_restarts_from_the_loaded_snapshot(tmp_path, local):
 
 
 def test_a_reservoir(tmp_path):
-    made = replay(30, shards=3, retention=Reservoir(), sampler=Uniform())
-    spread(made, 0, 200, 50)
-    made.save(tmp_path)
+    remote = replay(30, shards=3, retention=Reservoir(), sampler=Uniform())
+    spread(remote, 0, 200, 50)
+    remote.save(tmp_path)
     loaded = load(tmp_path, shards=2)
     assert loaded.size == 30
     assert loaded.stats().added == 200
 
 
 def test_a_shard_that_dies_while_it_is_saved(tmp_path, local, monkeypatch):
-    made = replay(shards=2)
-    spread(made, 0, 20)
+    remote = replay(shards=2)
+    spread(remote, 0, 20)
     client = local.clients[1]
     call = client.call
 
@@ -181,11 +181,11 @@ def test_a_shard_that_dies_while_it_is_saved(tmp_path, local, monkeypatch):
         return call(method, *arguments)
 
     client.call = dies
-    made.save(tmp_path)  # the restarted one
-    assert made.stats().lost_steps == 10
+    remote.save(tmp_path)  # the restarted one
+    assert remote.stats().lost_steps == 10
     assert load(tmp_path).size == 10
     monkeypatch.setattr(remote_replay, "SECONDS_TO_SAVE", 0.05)
     client.die()
     client.held = True
     with pytest.raises(StorageError, match=r"shard 1 was lost while it was to be saved to .*, and was not restarted"):
-        made.save(tmp_path)
+        remote.save(tmp_path)

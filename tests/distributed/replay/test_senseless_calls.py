@@ -10,9 +10,9 @@ from tests.senseless import ANY, ARRAY, SEED, TRUTH, Call, misshapen, wrongs
 
 
 def filled(sampler=Uniform()):  # noqa: B008 - frozen
-    made = replay(20, shards=2, sampler=sampler)
-    made.extend(**steps(0, 10))
-    return made
+    remote = replay(20, shards=2, sampler=sampler)
+    remote.extend(**steps(0, 10))
+    return remote
 
 
 def prioritized():

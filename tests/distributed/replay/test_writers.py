@@ -31,22 +31,22 @@ def looked_ahead(client):
 
 
 def test_unrolls_go_to_the_shards_in_turn(local):
-    made = replay(shards=3)
-    ids = np.concatenate([made.extend(**steps(5 * k, 5)) for k in range(4)])
+    remote = replay(shards=3)
+    ids = np.concatenate([remote.extend(**steps(5 * k, 5)) for k in range(4)])
     assert shard_of(ids).tolist() == [0] * 5 + [1] * 5 + [2] * 5 + [0] * 5
     assert stored(local, 3) == [[0, 1, 2, 3, 4, 15, 16, 17, 18, 19], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14]]
 
 
 def test_many_steps_at_once_are_spread_over_all_shards(local):
-    made = replay(64, shards=4)
-    made.extend(**steps(0, 64))
+    remote = replay(64, shards=4)
+    remote.extend(**steps(0, 64))
     assert [len(values) for values in stored(local, 4)] == [16] * 4
 
 
 @pytest.mark.parametrize(("envs", "shards"), [(4, 2), (5, 3), (8, 8), (3, 1)])
 def test_an_environment_stores_in_one_shard(local, envs, shards):
-    made = replay(shards=shards, num_envs=envs, **THREE)
-    writers = [made.writer(part) for part in np.array_split(np.arange(envs), 2)]
+    remote = replay(shards=shards, num_envs=envs, **THREE)
+    writers = [remote.writer(part) for part in np.array_split(np.arange(envs), 2)]
     for writer, part in zip(writers, np.array_split(np.arange(envs), 2), strict=True):
         parts = [episode(1000 * int(e), 20) for e in part]
         writer.extend(**{name: np.stack([p[name] for p in parts], axis=1) for name in parts[0]})
@@ -54,25 +54,25 @@ def test_an_environment_stores_in_one_shard(local, envs, shards):
     homes = [sorted({int(x[0]) // 1000 for x in values}) for values in stored(local, shards, "obs")]
     assert homes == [[e for e in range(envs) if e * shards // envs == shard] for shard in range(shards)]
     with pytest.raises(ConfigError, match=f"`envs` must be different numbers from 0 to {envs - 1}"):
-        made.writer([1, 1])
+        remote.writer([1, 1])
 
 
 def test_wrong_steps_are_refused_at_once():
-    made = replay(shards=2)
-    writer = made.writer()
+    remote = replay(shards=2)
+    writer = remote.writer()
     with pytest.raises(FieldError, match="terminated"):
         writer.add(x=1.0)
     with pytest.raises(ShapeError):
         writer.extend(**steps(0, 5) | {"x": np.zeros(4)})
     with pytest.raises(FieldError):
-        made.add(x=1.0)
-    assert writer.unacknowledged == len(made) == 0
+        remote.add(x=1.0)
+    assert writer.unacknowledged == len(remote) == 0
 
 
 def test_single_steps_travel_together(local, monkeypatch):
     monkeypatch.setattr(writer_module, "LINGER", 60.0)
-    made = replay(shards=1)
-    writer = made.writer(unroll=4)
+    remote = replay(shards=1)
+    writer = remote.writer(unroll=4)
     for k in range(10):
         writer.add(**step(k))
     assert local.clients[0].calls.count("add") == 2
@@ -84,29 +84,29 @@ def test_single_steps_travel_together(local, monkeypatch):
 
 def test_steps_do_not_linger_while_others_are_added(local, monkeypatch):
     monkeypatch.setattr(writer_module, "LINGER", 0.0)
-    made = replay(shards=1)
-    writer = made.writer()
+    remote = replay(shards=1)
+    writer = remote.writer()
     for k in range(3):
         writer.add(**step(k))
     assert local.clients[0].calls.count("add") >= 1
 
 
 def test_a_writer_waits_for_the_oldest_of_its_window(local):
-    made = replay(shards=2)
-    writer = made.writer(window=3)
+    remote = replay(shards=2)
+    writer = remote.writer(window=3)
     for k in range(10):
         writer.extend(**steps(5 * k, 5))
         assert writer.unacknowledged <= 3
     with pytest.raises(ConfigError, match="call its flush"):
         pickle.dumps(writer)
     writer.flush()
-    assert len(made) == 50
+    assert len(remote) == 50
 
 
 def test_a_copy_of_a_writer_begins_new_episodes(local):
-    made = replay(shards=1, num_envs=1, **THREE)
+    remote = replay(shards=1, num_envs=1, **THREE)
     whole = {name: value[:, None] for name, value in episode(0, 8, ends=False).items()}
-    writer = made.writer()
+    writer = remote.writer()
     writer.extend(**within(whole, 0, 4)), writer.flush()
     copy = pickle.loads(pickle.dumps(writer))
     copy.extend(**within(whole, 4, 8)), copy.flush()
@@ -114,8 +114,8 @@ def test_a_copy_of_a_writer_begins_new_episodes(local):
 
 
 def test_given_arrays_may_be_overwritten_at_once(local):
-    made = replay(shards=1)
-    writer, given = made.writer(), steps(0, 5)
+    remote = replay(shards=1)
+    writer, given = remote.writer(), steps(0, 5)
     writer.extend(**given)
     given["x"][:] = -1
     writer.flush()
@@ -123,11 +123,11 @@ def test_given_arrays_may_be_overwritten_at_once(local):
 
 
 def test_initial_td_errors(local):
-    made = replay(shards=2)
-    writer, errors = made.writer(), np.arange(1.0, 21.0)
+    remote = replay(shards=2)
+    writer, errors = remote.writer(), np.arange(1.0, 21.0)
     writer.extend(**steps(0, 20), td_error=errors)
     writer.flush()
-    batch = made.sample(400)
+    batch = remote.sample(400)
     assert batch.probability == pytest.approx(errors[batch.x.astype(int)] / errors.sum(), rel=1e-4)
     with pytest.raises(PriorityError, match="`td_error` must be finite"):
         writer.extend(**steps(0, 2), td_error=[1.0, np.nan])
@@ -137,23 +137,23 @@ def test_initial_td_errors(local):
 
 def test_lost_unrolls_are_counted_and_cut_episodes(local):
     """Two of five unrolls are lost with the shard: no n-step return spans the gap."""
-    made = replay(shards=1, num_envs=1, **THREE)
+    remote = replay(shards=1, num_envs=1, **THREE)
     whole = {name: value[:, None] for name, value in episode(0, 20, ends=False).items()}
-    writer = made.writer()
+    writer = remote.writer()
     for k in range(4):
         writer.extend(**within(whole, 4 * k, 4 * k + 4))
     local.clients[0].die(answered=2)
     writer.extend(**within(whole, 16, 20)), writer.flush()
     assert (writer.stored, writer.lost_steps) == (12, 8)
     assert looked_ahead(local.clients[0]) == [19, 20, 20, 20]
-    assert made.stats().size == 4
+    assert remote.stats().size == 4
 
 
 def test_an_unroll_lost_on_its_way_cuts_the_episode(local):
     """The shard lives, and misses one of three unrolls."""
-    made = replay(shards=1, num_envs=1, **THREE)
+    remote = replay(shards=1, num_envs=1, **THREE)
     whole = {name: value[:, None] for name, value in episode(0, 12, ends=False).items()}
-    writer = made.writer()
+    writer = remote.writer()
     for k in range(3):
         writer.extend(**within(whole, 4 * k, 4 * k + 4))
     local.clients[0].queue.pop(1).done = True
@@ -163,8 +163,8 @@ def test_an_unroll_lost_on_its_way_cuts_the_episode(local):
 
 
 def test_a_writer_waits_for_a_lost_shard_and_gives_up(local, monkeypatch):
-    made = replay(shards=1)
-    writer, other = made.writer(), made.writer()
+    remote = replay(shards=1)
+    writer, other = remote.writer(), remote.writer()
     client = local.clients[0]
     writer.extend(**steps(0, 5))
     client.die()
@@ -175,18 +175,18 @@ def test_a_writer_waits_for_a_lost_shard_and_gives_up(local, monkeypatch):
     client.held = False
     writer.extend(**steps(5, 5)), writer.flush()
     assert (writer.stored, writer.lost_steps) == (5, 5)
-    made.close()
+    remote.close()
     for call in (lambda: writer.extend(**steps(0, 5)), lambda: (other.add(**step(0)), other.flush())):
         with pytest.raises(StorageError, match="the shards of this replay have ended"):
             call()
 
 
 def test_another_writer_of_an_environment_begins_an_episode(local):
-    made = replay(shards=1, num_envs=2, **THREE)
+    remote = replay(shards=1, num_envs=2, **THREE)
     both = [episode(100 * e, 8, ends=False) for e in range(2)]
     columns = {name: np.stack([part[name] for part in both], axis=1) for name in both[0]}
-    one, other = made.writer(), made.writer([1])
-    one.extend(**within(columns, 0, 4)), one.flush()
+    first, other = remote.writer(), remote.writer([1])
+    first.extend(**within(columns, 0, 4)), first.flush()
     other.extend(**{name: value[4:8, [1]] for name, value in columns.items()}), other.flush()
     assert sorted(looked_ahead(local.clients[0])) == [3, 4, 4, 4, 103, 104, 104, 104, 107, 108, 108, 108]
 
@@ -195,23 +195,23 @@ def test_another_writer_of_an_environment_begins_an_episode(local):
 def test_masks_and_ends_are_those_of_one_buffer(local, shards):
     random = np.random.default_rng(shards)
     for _ in range(8):
-        made = replay(shards=shards, num_envs=4, **THREE)
-        one = ReplayBuffer(1000, EPISODES, num_envs=4, transforms=THREE["transforms"])
-        writers = [made.writer([0, 1, 2]), made.writer([3])]
+        remote = replay(shards=shards, num_envs=4, **THREE)
+        single = ReplayBuffer(1000, EPISODES, num_envs=4, transforms=THREE["transforms"])
+        writers = [remote.writer([0, 1, 2]), remote.writer([3])]
         for k in range(8):
             shape = (random.integers(1, 6), 4)
             obs = (100 * k + np.arange(4 * shape[0]).reshape(shape))[..., None] + np.zeros(2)
             given = {"obs": obs, "next_obs": obs + 0.5, "reward": obs[..., 0], "where": random.random(shape) < 0.7}
             given |= {"terminated": random.random(shape) < 0.2, "truncated": random.random(shape) < 0.1}
             left = random.random(4) < 0.1
-            one.extend(**given), one.end_episode(left)
+            single.extend(**given), single.end_episode(left)
             for writer, envs in zip(writers, (slice(0, 3), slice(3, 4)), strict=True):
                 writer.extend(**{name: value[:, envs] for name, value in given.items()})
                 writer.end_episode(left[envs]), writer.flush()
         rows = {}
         for client in local.clients[-shards:]:
             rows |= rows_of(client.shard.buffer)
-        assert rows == rows_of(one)
+        assert rows == rows_of(single)
 
 
 def rows_of(buffer):
@@ -221,9 +221,11 @@ def rows_of(buffer):
 
 def test_no_steps_are_stored_as_by_one_buffer():
     assert replay(shards=2).extend(**steps(0, 0)).tolist() == []
-    made = replay(shards=2, num_envs=2)
+    remote = replay(shards=2, num_envs=2)
     nothing = {"x": np.zeros((0, 2)), "terminated": np.zeros((0, 2), bool), "truncated": np.zeros((0, 2), bool)}
-    assert made.extend(**nothing).shape == ReplayBuffer(9, made.fields, num_envs=2).extend(**nothing).shape == (0, 2)
+    assert (
+        remote.extend(**nothing).shape == ReplayBuffer(9, remote.fields, num_envs=2).extend(**nothing).shape == (0, 2)
+    )
 
 
 @pytest.mark.parametrize("derived", ["stored", "derived"])
@@ -231,24 +233,24 @@ def test_no_steps_are_stored_as_by_one_buffer():
 def test_autoreset_modes_are_those_of_one_buffer(local, mode, derived):
     fields = {"obs": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
     options = {"num_envs": 1, "autoreset": mode, "next_obs": derived}
-    made = replay(fields=fields, shards=1, sampler=Uniform(), **options)
-    one = ReplayBuffer(1000, fields, **options)
+    remote = replay(fields=fields, shards=1, sampler=Uniform(), **options)
+    single = ReplayBuffer(1000, fields, **options)
     x = np.arange(9.0)[:, None]
     over = {"terminated": np.isin(np.arange(9), [2, 6])[:, None], "truncated": np.zeros((9, 1), bool)}
     given = {"obs": x, "next_obs": x + 1} | over
     final = {"final_obs": np.where(over["terminated"], x + 100, 0)} if mode == "same_step" else {}
-    assert np.array_equal(made.extend(**given, **final), one.extend(**given, **final))
+    assert np.array_equal(remote.extend(**given, **final), single.extend(**given, **final))
     buffer = local.clients[0].shard.buffer
     for name in ("obs", "next_obs"):
-        assert np.array_equal(buffer.get(buffer.stored_ids()[0])[name], one.get(one.stored_ids()[0])[name])
+        assert np.array_equal(buffer.get(buffer.stored_ids()[0])[name], single.get(single.stored_ids()[0])[name])
 
 
 def test_nested_fields():
     fields = {"obs": {"a": Field((2,)), "b": (Field(), Field((), int))}, "terminated": FLAG, "truncated": FLAG}
-    made = replay(fields=fields, shards=2, num_envs=2, sampler=Uniform())
+    remote = replay(fields=fields, shards=2, num_envs=2, sampler=Uniform())
     for k in range(3):
         obs = {"a": np.ones((2, 2)), "b": (np.zeros(2), np.arange(2) + 2 * k)}
-        made.add(obs=obs, terminated=np.zeros(2, bool), truncated=np.zeros(2, bool))
-    batch = made.sample(50)
+        remote.add(obs=obs, terminated=np.zeros(2, bool), truncated=np.zeros(2, bool))
+    batch = remote.sample(50)
     assert batch.obs["a"].shape == (50, 2)
     assert sorted(set(batch.obs["b"][1].tolist())) == [0, 1, 2, 3, 4, 5]
