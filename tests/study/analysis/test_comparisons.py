@@ -13,12 +13,14 @@ from replaylab import statistics
 from replaylab.number_format import decimals, p_value
 from replaylab.plotting import palette
 from replaylab.statistics import Band, Interval
+from replaylab.study import Spec
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import BudgetSpent, Curve, Difference
 from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import figures, headline, sentences
+from replaylab.study.report.page import cells_of
 from replaylab.study.report.what_ran import what_ran
-from tests.study.tiny import page_of, pretended, run_here, study
+from tests.study.tiny import page_of, pretended, run_here, study, table
 
 
 def answered(curves, reported):
@@ -384,8 +386,9 @@ def test_p_values_for_people():
     assert [p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1"]
 
 
-def styled(strategies, baseline, time="steps"):
-    return figures.CurveStyle(palette.line_styles(strategies, baseline), baseline, "return", time)
+def styled(strategies, baseline):
+    spec = Spec.from_table(table(strategies={name: {"type": "uniform"} for name in strategies}, baseline=baseline))
+    return figures.CurveStyle(palette.line_styles(strategies, baseline), spec, "return")
 
 
 def test_the_legend_names_strategies_of_some_environments():
@@ -395,7 +398,26 @@ def test_the_legend_names_strategies_of_some_environments():
     cells = [[(drawn(e, s), Band(*np.ones((3, 2)))) for s in names] for e, names in {"a": "u", "b": "hu"}.items()]
     drawing = figures.curves(cells, styled(["h", "u", "x"], "u"))
     assert [name for name, _ in drawing.legend] == ["u", "h"]
-    assert [panel.title for panel in drawing.groups[0].panels] == ["a: return over steps", "b: return over steps"]
+    assert [panel.title for panel in drawing.groups[0].panels] == [f"{e}: return over environment steps" for e in "ab"]
+
+
+def test_figures_and_sentences_name_learners_by_their_titles(tmp_path):
+    titles = {"learners__dqn__title": "fast", "learners__slow": {"type": "dqn", "title": "slow, but safe"}}
+    reported, curves = with_curves(tmp_path, 1.0, **titles)
+    cells = cells_of(curves)
+    style = figures.CurveStyle(palette.line_styles(["uniform", "prioritized"], "uniform"), reported.spec, "return")
+    over_time = [panel.title for panel in figures.curves(cells, style).groups[0].panels]
+    assert over_time == [
+        "CartPole-v1, fast: return over environment steps",
+        "CartPole-v1, slow, but safe: return over environment steps",
+    ]
+    groups = figures.multiples(cells, style, runs=False).groups
+    assert [group.title for group in groups] == ["CartPole-v1, fast", "CartPole-v1, slow, but safe"]
+    (group,) = figures.over_environments(cells, style, lambda _: (0.0, 1.0)).groups
+    assert [panel.title for panel in group.panels][:2] == ["uniform, fast", "uniform, slow, but safe"]
+    assert "on CartPole-v1, with the learners fast and slow, but safe, 10 seeds" in sentences.compared(
+        what_ran(reported)
+    )
 
 
 def test_many_strategies_get_a_panel_each():
@@ -438,8 +460,8 @@ def test_thinned_keeps_the_last_point_and_short_curves_whole():
 def test_figures_and_progress_count_episodes_where_budgets_do(tmp_path):
     reported = study(tmp_path, budget={"episodes": 300})
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
-    time = reported.spec.budget.counted
-    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], styled(["s"], "s", time))
+    style = figures.CurveStyle(palette.line_styles(["s"], "s"), reported.spec, "return")
+    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], style)
     (axes,) = drawn.groups[0].panels[0].figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "100", "200", "300"]
     assert axes.get_xlabel() == "episodes"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+    from replaylab.study.spec.spec import Spec
+
 CellCurves = Sequence[tuple[Curve, Band]]
 """The curves of one environment and learner, a strategy each, with their bands."""
 
@@ -46,20 +48,20 @@ class CurveStyle:
     lines: Mapping[str, LineStyle]
     """Line styles of strategies, by name."""
 
-    baseline: str
+    spec: Spec
     unit: str
     """Label of the vertical axis."""
 
-    time: str
-    """Label of the horizontal axis."""
-
     references: References = field(default_factory=dict)
 
+    @property
+    def time(self) -> str:
+        """Label of the horizontal axis."""
+        return self.spec.budget.counted
 
-def _place_of(curve: Curve, curves: Iterable[Curve]) -> str:
-    """Return the name of a curve's environment, with its learner's if the environment has several."""
-    learners = {other.learner for other in curves if other.environment == curve.environment}
-    return f"{curve.environment}, {curve.learner}" if len(learners) > 1 else curve.environment
+    def title_of(self, cell: CellCurves) -> str:
+        """Title of the panels of an environment and learner."""
+        return self.spec.place_of(*cell[0][0].cell)
 
 
 def curves(cells: Sequence[CellCurves], style: CurveStyle, *, small: bool = False) -> Drawing:
@@ -69,16 +71,11 @@ def curves(cells: Sequence[CellCurves], style: CurveStyle, *, small: bool = Fals
     """
     if max(map(len, cells)) > MOST_TOGETHER:
         return multiples(cells, style, runs=False)
-    panels = [_overlay(cell, title, style, small=small) for title, cell in _titled(cells)]
+    panels = [_overlay(cell, style, small=small) for cell in cells]
     shown = {curve.strategy for cell in cells for curve, _ in cell}
     axes = f"across: {style.time}; up: {style.unit}" if small else ""
     legend = [(line.title, line) for name, line in style.lines.items() if name in shown]
     return Drawing([PanelGroup("", panels)], legend, axes)
-
-
-def _titled(cells: Sequence[CellCurves]) -> list[tuple[str, CellCurves]]:
-    curves = [curve for cell in cells for curve, _ in cell]
-    return [(_place_of(cell[0][0], curves), cell) for cell in cells]
 
 
 def _last_step(cell: CellCurves) -> int:
@@ -86,7 +83,7 @@ def _last_step(cell: CellCurves) -> int:
     return max(int(curve.steps[-1]) for curve, _ in cell)
 
 
-def _overlay(cell: CellCurves, title: str, style: CurveStyle, *, small: bool) -> Panel:
+def _overlay(cell: CellCurves, style: CurveStyle, *, small: bool) -> Panel:
     figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
     lines = [(style.lines[curve.strategy], curve, band) for curve, band in cell]
     read = [_draw(axes, line.title, curve.steps, band, line) for line, curve, band in lines]
@@ -95,6 +92,7 @@ def _overlay(cell: CellCurves, title: str, style: CurveStyle, *, small: bool) ->
         axes.set_xlabel(style.time, loc="left", labelpad=7)
         axes.set_ylabel(style.unit)
         axes.yaxis.set_label_coords(-46 / (MEDIUM - 84), 0.5)
+    title = style.title_of(cell)
     panel = _framed(figure, axes, title, style.time, read, (0, _last_step(cell)), integer=True)
     return replace(panel, title=f"{title}: {'' if small else style.unit} over {style.time}")
 
@@ -155,16 +153,16 @@ def multiples(cells: Sequence[CellCurves], style: CurveStyle, *, runs: bool) -> 
 
     All panels of an environment and learner share their scales.
     """
-    groups = []
-    for title, cell in _titled(cells):
-        base = next((pair for pair in cell if pair[0].strategy == style.baseline), None)
+    groups, baseline = [], style.spec.baseline
+    for cell in cells:
+        base = next((pair for pair in cell if pair[0].strategy == baseline), None)
         line = style.references.get(cell[0][0].environment)
         ends = [c.values if runs else np.stack(b) for c, b in cell]
         axis = (_limits([*ends, np.array([line[0]] if line else [])]), _last_step(cell))
         panels = [_own_panel(pair, None if pair is base else base, style, axis, runs=runs) for pair in cell]
-        groups.append(PanelGroup(title, panels))
-    others = any(c.strategy != style.baseline for cell in cells for c, _ in cell)
-    note = f"dashed: {style.lines[style.baseline].title}" if others else ""
+        groups.append(PanelGroup(style.title_of(cell), panels))
+    others = any(c.strategy != baseline for cell in cells for c, _ in cell)
+    note = f"dashed: {style.lines[baseline].title}" if others else ""
     return Drawing(groups, axes="; ".join(filter(None, (f"across: {style.time}", f"up: {style.unit}", note))))
 
 
@@ -194,7 +192,7 @@ def _own_panel(
         axes.plot(few.steps, few.values.T, "-", color=line.light, lw=0.7, alpha=0.4)
     _fill(axes, curve.steps, band.low, band.high, replace(line, series=""), 0.18)  # its panel would be empty without it
     if base is not None:
-        axes.plot(base[0].steps, base[1].estimate, "--", color=style.lines[style.baseline].light, lw=1.3)
+        axes.plot(base[0].steps, base[1].estimate, "--", color=style.lines[style.spec.baseline].light, lw=1.3)
     axes.plot(curve.steps, band.estimate, "-", color=line.light, lw=2.2)
     _draw_reference(axes, style.references.get(curve.environment))
     axes.set_ylim(axis[0])
@@ -221,14 +219,14 @@ def over_environments(
         name: LineStyle(palette.MUTED, palette.MUTED, pattern, "--muted", f"e{i}", name)
         for i, (name, pattern) in enumerate(zip(environments, patterns, strict=False))
     }
-    several = any(title != cell[0][0].environment for title, cell in _titled(cells))
+    several = style.spec.names_learners
     panels = []
     for strategy, line in style.lines.items():
         learners = dict.fromkeys(curve.learner for cell in cells for curve, _ in cell) if several else [""]
         for learner in learners:
             pairs = [(c, b) for cell in cells for c, b in cell if c.strategy == strategy and learner in ("", c.learner)]
             if pairs:
-                title = f"{line.title}, {learner}" if several else line.title
+                title = f"{line.title}, {style.spec.learner_title_of(learner)}" if several else line.title
                 panels.append(_environments_panel(pairs, title, line, patterned, scale))
     axes = f"across: share of the budget in {style.time}; up: {style.unit}"
     return Drawing([PanelGroup("", panels)], list(patterned.items()), axes)

@@ -90,15 +90,16 @@ def of(study: ReportedStudy) -> Methods:
 
 def _what_was_run(ran: WhatRan) -> list[str]:
     spec, names = ran.spec, ran.strategies
+    learners = list(map(spec.learner_title_of, ran.learners))
     strategies = f"{len(names)} strategies" if len(names) > 1 else "one strategy"
     runs = (
         f"{ran.counted_runs}: {ran.counted_seeds} each of {strategies}, on "
-        f"{sentences.joined(ran.environments)}, with {sentences.joined(ran.learners)}. "
+        f"{sentences.joined(ran.environments)}, with {sentences.joined(learners)}. "
         f"A run takes {spec.budget}. A seed decides the environment’s randomness, the network’s first weights, "
         f"exploration and the replay’s draws, each by its own random stream; equal seeds pair runs across "
         f"strategies."
     )
-    alone = [name for name in ran.learners if spec.learners[name].type in ALONE]
+    alone = [spec.learner_title_of(name) for name in ran.learners if spec.learners[name].type in ALONE]
     if alone:
         runs += f" {sentences.joined(alone)}: {_ALONE}"
     own_budgets = [
@@ -118,7 +119,7 @@ def _what_was_run(ran: WhatRan) -> list[str]:
     ]
     if env_options:
         runs += f" Options of the environments. {' '.join(env_options)}"
-    learners = [f"{spec.titles.learners.get(name, name)}: {learner_settings(spec, name)}." for name in ran.learners]
+    settings = [f"{title}: {learner_settings(spec, name)}." for title, name in zip(learners, ran.learners, strict=True)]
     replays = [f"{spec.title_of(name)}: {strategy_settings(spec, name)}." for name in names]
     judged = (
         f"Evaluation: every {spec.evaluation.every:,} {spec.budget.unit}, the greedy policy plays "
@@ -132,7 +133,7 @@ def _what_was_run(ran: WhatRan) -> list[str]:
         if spec.measures.every
         else "What is replayed was not measured."
     )
-    return [runs, judged, measured, "Learners. " + " ".join(learners), "Strategies. " + " ".join(replays)]
+    return [runs, judged, measured, "Learners. " + " ".join(settings), "Strategies. " + " ".join(replays)]
 
 
 def learner_settings(spec: Spec, name: str) -> str:

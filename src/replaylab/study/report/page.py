@@ -334,7 +334,7 @@ class Page:
 
     def curve_style(self, unit: str) -> figures.CurveStyle:
         """Return how curves of strategies are drawn."""
-        return figures.CurveStyle(self.line_styles, self.spec.baseline, unit, self.spec.budget.counted)
+        return figures.CurveStyle(self.line_styles, self.spec, unit)
 
     def row(
         self, strategy: str, middle: statistics.Interval, runs: NDArray[np.float64] = figures.NO_RUNS

@@ -111,12 +111,12 @@ def compared(ran: WhatRan) -> str:
     spec, groups = ran.spec, ran.with_baseline()
     if groups:
         base = spec.title_of(spec.baseline)
-        parts = [f"{some(titled(others, spec))} vs {base}, {_places(cells)}" for others, cells in groups.items()]
+        parts = [f"{some(titled(others, spec))} vs {base}, {_places(cells, spec)}" for others, cells in groups.items()]
         against = "; ".join(parts[:MOST_NAMED])
         if len(parts) > MOST_NAMED:
             against += f"; and {len(parts) - MOST_NAMED} more such groups"
     else:
-        against = f"only {some(titled(ran.strategies, spec))}, {_places(ran.cells)}"
+        against = f"only {some(titled(ran.strategies, spec))}, {_places(ran.cells, spec)}"
     paired = " Every strategy uses the same seeds, so runs are compared in pairs." if groups else ""
     return (
         f"Compared: {against}, {ran.counted_seeds} each and {budget_of(spec)} a run "
@@ -131,9 +131,9 @@ def titled(strategies: Iterable[str], spec: Spec) -> list[str]:
     return [spec.title_of(strategy) for strategy in strategies]
 
 
-def _places(cells: Sequence[Cell]) -> str:
-    """Return where cells are: environments and learners, by themselves where each of one stands beside each other."""
-    places = list(dict.fromkeys(cell[:2] for cell in cells))
+def _places(cells: Sequence[Cell], spec: Spec) -> str:
+    """Return where cells are: two lists if every environment has every learner, else a list of pairs."""
+    places = list(dict.fromkeys((cell.environment, spec.learner_title_of(cell.learner)) for cell in cells))
     environments, learners = (list(dict.fromkeys(names)) for names in zip(*places, strict=True))
     if len(places) == len(environments) * len(learners):
         noun = "learner" if len(learners) == 1 else "learners"

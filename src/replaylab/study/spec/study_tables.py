@@ -124,11 +124,14 @@ class StudyTables(Table):
         """Return what reports call a strategy."""
         return self.titles.strategies.get(strategy, strategy)
 
+    def learner_title_of(self, learner: str) -> str:
+        """Return what reports call a learner."""
+        return self.titles.learners.get(learner, learner)
+
     def place_of(self, environment: str, learner: str) -> str:
         """Return what reports call an environment with a learner, which is named if the environment has several."""
         learners = {k for e, k, _ in self.cells if e == environment}
-        title = self.titles.learners.get(learner, learner)
-        return f"{environment}, {title}" if len(learners) > 1 else environment
+        return f"{environment}, {self.learner_title_of(learner)}" if len(learners) > 1 else environment
 
     @property
     def names_learners(self) -> bool:
