@@ -82,6 +82,18 @@ def test_answers_of_a_replaced_shard_are_refused(local):
     assert slot.tally.serial == 1
 
 
+def test_loss_with_several_calls_on_their_way_counts_once(local):
+    """The restarted shard is heard of before the call that draws the next batches fails."""
+    remote = replay(shards=1)
+    spread(remote, 0, 100)
+    remote.sample(8)
+    local.clients[0].die()
+    assert remote.stats().losses == 1
+    spread(remote, 0, 100)
+    remote.sample(8)
+    assert remote.stats().losses == 1
+
+
 def test_all_shards_die_at_once(local, monkeypatch):
     remote = replay(shards=2)
     spread(remote, 0, 48)

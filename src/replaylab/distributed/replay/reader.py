@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,13 @@ CALL_BYTES = 2**21
 
 CALL_SHARE = 0.05
 """Share of the learner's time that calls may take: after slow updates a call carries fewer batches."""
+
+
+class Call(NamedTuple):
+    """A call to a shard: its answer, and the shard's epoch at that time, None if unknown."""
+
+    pending: Pending
+    epoch: int | None
 
 
 @dataclass
@@ -77,7 +84,7 @@ class Slot:
         self.losses += not self.lost
         self.lost, self.for_good, self.probe = True, reason.for_good, None
 
-    def call(self, method: str, *arguments: Any) -> Pending | None:
+    def call(self, method: str, *arguments: Any) -> Call | None:
         """Call a method; return None if the shard is lost, as long as it is not restarted."""
         try:
             if self.lost and not self.for_good:
@@ -85,17 +92,19 @@ class Slot:
                 if self.probe.ready():
                     answer, self.probe = self.probe, None
                     self.lost = not self.hear(answer.result())
-            return None if self.lost else self.client.call(method, *arguments)
+            epoch = self.tally.epoch if self.tally else None
+            return None if self.lost else Call(self.client.call(method, *arguments), epoch)
         except ActorLost as reason:
             self.lose(reason)
             return None
 
-    def answer(self, pending: Pending) -> Any:
+    def answer(self, call: Call) -> Any:
         """Wait for an answer; return None if the shard was lost or replaced."""
         try:
-            answer = pending.result()
+            answer = call.pending.result()
         except ActorLost as reason:
-            self.lose(reason)
+            if call.epoch is None or self.tally is None or call.epoch == self.tally.epoch:  # else this loss is known
+                self.lose(reason)
             return None
         return answer if self.hear(answer if isinstance(answer, Tally) else answer[-1]) else None
 
@@ -108,7 +117,7 @@ class Group:
     counts: npt.NDArray[np.int64]  # rows of each shard for each batch (S, K)
     shares: Floats  # T̂_s/ΣT̂ (S,)
     updates: int  # whose feedback came before
-    answers: list[tuple[Slot, Pending, int]]  # with the number of ids of feedback in the call
+    answers: list[tuple[Slot, Call, int]]  # with the number of ids of feedback in the call
     columns: dict[str, Any] = field(default_factory=dict)  # name → values (K·B, *shape), once they arrived
     scaled: Floats = field(default_factory=lambda: np.zeros(0))  # N·q (K·B,), or P/q for samplers without weights
     least: float = 1.0  # the smallest N·q that could be drawn
@@ -297,7 +306,7 @@ class RemoteReader:
         """Call a method of all shards, and return the answers by shard."""
         with self._lock:
             calls = [(slot, slot.call(method, *arguments)) for slot in self._slots]
-            return self._answers([(slot, pending, 0) for slot, pending in calls if pending is not None])
+            return self._answers([(slot, call, 0) for slot, call in calls if call is not None])
 
     def _check_open(self) -> None:
         if all(slot.for_good for slot in self._slots):
@@ -384,11 +393,11 @@ class RemoteReader:
         self._cost = 0.9 * self._cost + 0.2 * (time.thread_time() - begun)  # to collect the rows costs as much
         return group
 
-    def _answers(self, calls: list[tuple[Slot, Pending, int]]) -> dict[int, Any]:
+    def _answers(self, calls: list[tuple[Slot, Call, int]]) -> dict[int, Any]:
         """Wait for the answers of the shards that are not lost."""
         answers = {}
-        for slot, pending, num_fed in calls:
-            answer = slot.answer(pending)
+        for slot, call, num_fed in calls:
+            answer = slot.answer(call)
             if answer is None:
                 self._stale += num_fed
             else:
@@ -396,7 +405,7 @@ class RemoteReader:
         self._check_open()
         return answers
 
-    def _call(self, counts: list[list[int]]) -> list[tuple[Slot, Pending, int]]:
+    def _call(self, counts: list[list[int]]) -> list[tuple[Slot, Call, int]]:
         """Let all live shards draw, with feedback and with the number of steps that writers may store."""
         feedback, limiter, room, calls = self._feedback_by_shard(), self._limiter, math.inf, []
         if limiter is not None and not self.rank:
@@ -404,11 +413,11 @@ class RemoteReader:
         for slot, mine in zip(self._slots, feedback, strict=True):
             tally, num_fed = slot.live, sum(len(ids) for ids, _, _ in mine)
             limit = None if tally is None or room == math.inf else tally.added + room / len(self._tallies())
-            pending = slot.call("draw", counts[slot.number] if counts else [], mine, limit)
-            if pending is None:
+            call = slot.call("draw", counts[slot.number] if counts else [], mine, limit)
+            if call is None:
                 self._stale += num_fed
             else:
-                calls.append((slot, pending, num_fed))
+                calls.append((slot, call, num_fed))
         self._check_open()
         return calls
 
