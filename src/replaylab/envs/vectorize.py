@@ -140,7 +140,7 @@ def _stepped_one_by_one(
 def make_single_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
     """Return one registered environment, made by Gymnasium's `make` or by `make_atari` as in `make_vector_env`.
 
-    Of the backend "ale" it is the game that `make_atari` makes with the same options.
+    With the backend "ale" it is the game that `make_atari` makes with the same options.
 
     Raises:
         gymnasium.error.Error: No environment has this name, or Gymnasium cannot make it.

@@ -24,9 +24,9 @@ class MixedReplay:
 
     Buffer j gives Bⱼ of the B rows, its share rounded so that all rows are given, drawn and transformed in its own
     way. Sampling probability of one row: P(j, i) = (Bⱼ/B)·Pⱼ(i), which is each row's ``probability``; its ``weight``
-    is the one its buffer gave it, so that weighted rows of buffer j stand for buffer j. A batch has one column more,
-    ``source`` ``[R] B`` int64: j. It holds no state itself: add to the buffers, and save each. Source: Ball et al.
-    2023 (RLPD: equal shares of online and offline steps).
+    is that of its buffer, so it corrects the draws of buffer j. A batch has one column more, ``source`` ``[R] B``
+    int64: j. It holds no state itself: add to the buffers, and save each. Source: Ball et al. 2023 (RLPD: equal shares
+    of online and offline steps).
 
     Args:
         buffers: At least two, of any kind of `Replay`, with the same fields and replicas.

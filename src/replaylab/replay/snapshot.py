@@ -1,6 +1,6 @@
 """Saving a buffer and loading it again: an open format, written so that a kill at any moment loses nothing.
 
-A snapshot is a `Bundle`: a folder with ``manifest.json``, which says what the buffer is, and these files:
+A snapshot is a `Bundle`: a folder with ``manifest.json``, which describes the buffer, and these files:
 
 * ``rows-R-S``, an ``.npy`` file: the rows of replica R in a stretch of slots that begins with S, as a NumPy array of a
   structured dtype with one entry a slot;

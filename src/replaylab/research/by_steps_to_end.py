@@ -100,7 +100,7 @@ class BinNumbers:
 
         Args:
             wanted: Bins.
-            counts: How many steps each bin has, of all replicas.
+            counts: Number of steps in each bin, over all replicas.
         """
         bins, replicas = np.arange(self.bins), wanted // self.bins
         kinds, distances = self.kind_and_distance(bins)
@@ -280,8 +280,8 @@ def _offsets(generators: Sequence[np.random.Generator], replica: Ids, bins: Ids,
     Args:
         generators: One for each replica.
         replica: Where the steps of each replica begin, and where the last one's end.
-        bins: Those of the steps.
-        counts: How many steps the bins have.
+        bins: Bin of each step.
+        counts: Number of steps in that bin.
     """
     offsets, again = np.empty_like(counts), np.arange(len(counts))
     distinct = np.flatnonzero(np.bincount(bins)[bins] <= counts)

@@ -27,8 +27,8 @@ class Tape(Sampler):
     library.
 
     Attributes:
-        path: The tape, which `TapeRecorder` or `TapeWriter` wrote. Snapshots hold its path alone.
-        shift: How many replicas further the draws of a replica come from, no multiple of R but 0. Default: 0.
+        path: The tape, which `TapeRecorder` or `TapeWriter` wrote. Snapshots hold only its path.
+        shift: Offset between a replica and the recorded one: 0, or not a multiple of R. Default: 0.
 
     Example:
         >>> from pathlib import Path

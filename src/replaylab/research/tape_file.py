@@ -191,10 +191,10 @@ class TapeReader:
     """Reads a tape piece by piece.
 
     Args:
-        path: Its file.
+        path: File of the tape.
 
     Attributes:
-        draws: How many it holds.
+        draws: Number of recorded draws.
         replicas: R.
         rows: B.
 

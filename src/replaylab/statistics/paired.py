@@ -77,7 +77,7 @@ def sign_flip_test(
     """Return the interquartile mean of one number per seed, with its interval and p-value.
 
     The number is a contrast within the seed: a difference of two runs, of means of several runs, or of differences
-    (an interaction). What a seed does to all its runs alike cancels in it.
+    (an interaction). An effect that a seed has on all its runs alike cancels.
 
     The p-value is the larger of two: that of the interval (`interval_p`), and that of flipping the signs of seeds, by
     the absolute mean of the numbers (a trimmed mean would ignore flips among the trimmed values, and lose power). So it

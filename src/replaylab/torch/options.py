@@ -86,7 +86,7 @@ def torch_dtype(path: str, field: Field) -> torch.dtype:
     """Return the dtype of PyTorch that a field has.
 
     Raises:
-        FieldError: There is none.
+        FieldError: PyTorch has no such dtype.
     """
     try:
         return torch.from_numpy(np.zeros(0, field.dtype)).dtype

@@ -29,7 +29,7 @@ class EpsilonGreedy:
         envs: E, environments of each replica, each with its own stream.
 
     Attributes:
-        choices: How many of the actions, the first ones, it explores; None: all of them.
+        choices: Number of actions, the first ones, among which it explores; None: all of them.
     """
 
     BLOCK = 1024

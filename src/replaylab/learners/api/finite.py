@@ -18,7 +18,7 @@ def check_obs(obs: Obs, env_id: str, seeds: Sequence[int], when: str, name: str 
     """Raise an error that names the seed if an observation, (R, ...) of R seeds, holds NaN or infinity.
 
     Raises:
-        NonFiniteError: It does.
+        NonFiniteError: The observation does.
     """
     for path, part in flatten(obs, name):
         if not _finite(part):
@@ -29,13 +29,13 @@ def check_step(step: EnvStep, env_id: str, seeds: Sequence[int], number: int) ->
     """Raise an error that names the seed if a reward or observation of a step is NaN or infinite.
 
     Args:
-        step: Of R environments.
+        step: Step of R environments.
         env_id: Environment id for the message.
         seeds: Seeds of the rows.
         number: Step number for the message.
 
     Raises:
-        NonFiniteError: One is.
+        NonFiniteError: A reward or an observation is.
     """
     when = f"step {number:,}"
     if not _finite(step.reward):

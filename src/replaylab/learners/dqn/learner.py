@@ -70,8 +70,8 @@ class DQN(DQNSettings):
             updates stay there, and on a GPU an update with its draw is one CUDA graph. Such a run has one seed.
         envs: E, environments that a learner with ``replay="device"`` steps together, each with its own exploration;
             `total_steps`, `learning_starts` and `train_period` count the steps of all.
-        precision: Of PyTorch's networks: "float32"; "tf32", products of float32 by TF32; or "bfloat16", by autocast.
-            Parameters and TD errors are float32.
+        precision: Precision of PyTorch's networks: "float32"; "tf32", products of float32 by TF32; or "bfloat16", by
+            autocast. Parameters and TD errors are float32.
     """
 
     online: ClassVar[bool] = False

@@ -81,7 +81,7 @@ class DeviceUpdates:
         settings: The learner.
         agents: Agents of one replica; they are updated.
         replay: Replay on the agents' device.
-        space: Of the observations, a Box.
+        space: Observation space, a Box.
         feeds_back: Whether TD errors are fed back to the replay.
     """
 
@@ -144,9 +144,9 @@ class RunReplay(DeviceReplay):
         env: The environments.
         capacity: C, rounded down to a multiple of E.
         seed: The replica's seed.
-        sampler: What is drawn.
+        sampler: Sampler of the batches.
         transforms: `NStep` and `FrameStack`.
-        device: Where everything is.
+        device: Device of the tensors.
 
     Raises:
         ConfigError, FieldError: It cannot store such steps, or draw or transform in this way.

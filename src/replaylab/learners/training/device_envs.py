@@ -24,9 +24,9 @@ class EnvSteps:
     """E environments, with their current episodes.
 
     Args:
-        configuration: What is trained.
+        configuration: Configuration of the run.
         envs: E.
-        seed: Of their first episodes.
+        seed: Seed of the first episodes.
 
     Attributes:
         env: The vector environment.

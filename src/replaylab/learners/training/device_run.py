@@ -56,7 +56,7 @@ class DeviceRun(HookedRun):
     """A run of one seed, as a `TrainingRun` for hooks.
 
     Args:
-        configuration: What is trained.
+        configuration: Configuration of the run.
         seeds: The seed.
         hooks: Hooks of the run; None: those of the configuration.
 

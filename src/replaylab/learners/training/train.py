@@ -52,7 +52,7 @@ def train(
     ``DQN(replay="device")`` takes one seed, whose E environments are stepped together.
 
     Args:
-        configuration: What is trained and recorded.
+        configuration: Configuration of the run.
         seeds: One whole number for each of the R replicas, all different.
         hooks: `Callbacks`, `Checkpoints`, `replaylab.watch.TensorBoard`, or custom hooks, see `Hook`.
         resume: Folder of a checkpoint to continue from, bit for bit; all other arguments must be unchanged.

@@ -45,8 +45,8 @@ def check_shape(name: str, shape: tuple[int, ...], leading: Mapping[str, int], o
     """Check a value's shape.
 
     Args:
-        name: Of the field.
-        shape: Of the value.
+        name: Name of the field.
+        shape: Shape of the value.
         leading: Lengths of the leading axes, by their names, in their order.
         own_shape: The field's declared shape, which follows them.
 

@@ -17,8 +17,8 @@ class Batch(Mapping[str, Any]):
     them), and every batch also has
 
     * ``weight`` ``[R] B`` float32: the importance weight, 1 for samplers that need no correction;
-    * ``probability`` ``[R] B`` float64: the probability of a row, as `ReplayBuffer.probabilities` gives it; a sampler
-      that has no exact sampling probability says in its docstring what stands here;
+    * ``probability`` ``[R] B`` float64: the probability of a row, as `ReplayBuffer.probabilities` returns it; the
+      docstring of a sampler without an exact sampling probability states what this column holds;
     * ``id`` ``[R] B`` int64: the step's number, for `ReplayBuffer.update_priorities`.
 
     The arrays belong to the caller: no later call overwrites them unless it is given this batch as ``out``.

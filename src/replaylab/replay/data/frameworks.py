@@ -165,7 +165,7 @@ def torch_dtype(dtype: np.dtype[Any]) -> "torch.dtype":
     """Return PyTorch's dtype for one of NumPy's.
 
     Raises:
-        DtypeError: It has none.
+        DtypeError: PyTorch has no such dtype.
     """
     return _from_numpy(np.empty(0, dtype)).dtype
 

@@ -102,7 +102,7 @@ class Linear(_Ramp):
         end: The value from `until`, or `steps`, on.
         until: The progress in (0, 1] at which `end` is reached. Default: 1.0.
         steps: Instead of `until`, the environment steps of one environment after which `end` is reached, whatever the
-            budget is; `train` and studies tell how many were made, your own loop by `Progress`. Default: None.
+            budget is; `train` and studies pass the steps so far, your own loop passes `Progress`. Default: None.
 
     Example:
         >>> Linear(1.0, 0.05, until=0.5)(0.25)
@@ -147,7 +147,7 @@ def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
     """Return the rule of an option that may change over a run: a number that keeps a rule, or a schedule that does.
 
     Args:
-        rule: Of numbers, one of `replaylab.arguments` or a function of its kind.
+        rule: A rule for numbers, from `replaylab.arguments` or a custom function of the same kind.
 
     Returns:
         A rule: it returns the number or the schedule that it is given, and refuses others as `rule` does.
@@ -167,7 +167,7 @@ def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
 def as_schedule(value: float | Schedule) -> Schedule:
     """Return a number as a constant schedule, and a schedule as one whose values are checked.
 
-    What a schedule other than this library's returns must be a number within its `bounds`, else it raises ConfigError.
+    A custom schedule that returns something other than a number within its `bounds` raises ConfigError.
 
     Example:
         >>> as_schedule(0.4)(0.9), as_schedule(Linear(0.4, 1.0))(0.5)

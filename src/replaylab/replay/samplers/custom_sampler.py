@@ -99,10 +99,10 @@ class View:
         ages: int64 (N,); the newest step has age 0.
         episodes: int64 (N,); steps of one environment's episode share a number, which grows.
         steps_in_episode: int64 (N,); 0 for an episode's first step.
-        replay_counts: int64 (N,); how often each was drawn.
-        feedback: float64 (N,); the last |TD error| or priority of each, NaN where none came yet.
-        priorities: float64 (N,); `feedback`, or where none came yet the largest there is, 1 if there is none.
-        replica: Which replica of the buffer it is, from 0.
+        replay_counts: int64 (N,); how often each step was drawn.
+        feedback: float64 (N,); the last |TD error| or priority of each step, NaN before the first one.
+        priorities: float64 (N,); `feedback`, or before the first one the largest of all steps, 1 without any.
+        replica: Number of the replica, from 0.
         blocks: int64 (N,), or None without `Sequence`: steps of the same number are one sequence, which comes whichever
             of them is drawn.
     """

@@ -36,7 +36,7 @@ class LaBER(Sampler):
     Attributes:
         score: Takes the pool as a `Batch` of m·B rows, transformed as any batch; returns finite scores ≥ 0,
             ``[R] m·B``.
-        m: How many times B rows the pool has. Default: 4.
+        m: Size of the pool, in multiples of B. Default: 4.
 
     Example:
         >>> import numpy as np

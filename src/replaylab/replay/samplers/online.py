@@ -39,7 +39,7 @@ class Queue(Sampler):
     """The oldest step that was not drawn yet, so that each step is drawn once, in the order of storage.
 
     Sampling probability: P(i) = 1/B for the oldest B that were not drawn, else 0. A batch needs that many: with fewer,
-    `sample` raises `EmptyBufferError` until more are added. What is overwritten before it was drawn is lost.
+    `sample` raises `EmptyBufferError` until more are added. A step that is overwritten before it was drawn is lost.
     `Sequence` is refused: a sequence may still grow after it was drawn. Source: none, the usual queue of a stream.
     """
 

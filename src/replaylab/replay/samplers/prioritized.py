@@ -38,11 +38,11 @@ class Prioritized(Sampler):
     Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
     batch, or by nothing.
 
-    With blocks, L = `block_length`: a batch is B/L draws of that kind, and each stands for L rows. The stored steps, in
+    With blocks, L = `block_length`: a batch is B/L draws of that kind, and each gives L rows. The stored steps, in
     order of age, are cut into cells of L neighbours with one random offset a batch (at the two ends they may be
-    shorter). A draw chooses the cell its step lies in; of that, L rows are taken at equal distances in the running sum
-    of p^α, with one random offset a block. So P(i) stays the sampling probability of every row, whatever L is, and
-    only the dependence between the rows changes; L steps of equal priority come once each.
+    shorter). A draw chooses the cell that holds its step; of that, L rows are taken at equal distances in the running
+    sum of p^α, with one random offset a block. So P(i) stays the sampling probability of every row for any L, and only
+    the dependence between the rows changes; L steps of equal priority are drawn once each.
 
     Attributes:
         alpha: Exponent α in [0, 1]; 0 makes the distribution uniform over the steps of positive priority. Default: 0.6.

@@ -26,11 +26,11 @@ class Sampler:
     Attributes:
         wants_feedback: Whether `update_priorities` changes what is drawn.
         keeps_priorities: Whether it keeps a priority for every stored step, which `ReplayStats` shows.
-        feedback_kind: What it wants to be given: "td_error", or "reducible_loss", L_online − L_target.
+        feedback_kind: The feedback it needs: "td_error", or "reducible_loss", L_online − L_target.
         distribution_needs_batch_size: Whether `probabilities` depends on the batch size.
         distribution_needs_progress: Whether it depends on the scheduled number.
-        needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
-        needs_episodes: Whether it goes by episodes, which ``terminated`` and ``truncated`` then end.
+        needs_order: Whether it depends on the steps' order or age, which a `Reservoir` does not keep.
+        needs_episodes: Whether it depends on episodes, which ``terminated`` and ``truncated`` then end.
         end_fields: Fields that end the episodes it draws by. The buffer must have at least one of them; with
             ``episodes="manual"`` it need not have ``truncated``, since `end_episode` truncates.
         no_closed_form: Why `probabilities` cannot state the sampling probability of one row; "" where it can.

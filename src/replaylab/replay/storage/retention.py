@@ -21,12 +21,12 @@ class Fifo(Retention):
 
 @dataclass(frozen=True)
 class Reservoir(Retention):
-    """A uniform sample of all steps ever given.
+    """A uniform sample of all steps ever added.
 
     The n-th step is kept with probability min(1, C/n), and replaces a random one, so that at any time every step so
-    far is stored with the same chance. `add` returns −1 for a step that is not kept. What is stored are single
-    transitions: no transforms, no derived ``next_obs``, and no sampler that goes by age or order. Source: Vitter 1985
-    (algorithm R).
+    far is stored with the same chance. `add` returns −1 for a step that is not kept. A reservoir
+    stores single transitions, so transforms, a derived ``next_obs``, and samplers that depend on age or order are
+    refused. Source: Vitter 1985 (algorithm R).
     """
 
     core_kind: ClassVar[_core.Retention] = _core.Retention.RESERVOIR

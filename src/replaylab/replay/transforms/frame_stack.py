@@ -23,8 +23,8 @@ class FrameStack(Transform):
     """Stacks of the last k frames, put together from frames that are stored once.
 
     A named field is declared and stored as a single frame; in a batch it has shape ``[R] B k *shape``, oldest
-    frame first. The stack of ``next_obs`` is that of ``obs``, one step later. What lies before the oldest stored
-    frame of the episode is padding, so no stack reaches into another episode. Source: Mnih et al. 2015 (k = 4).
+    frame first. The stack of ``next_obs`` is that of ``obs``, one step later. Frames before the oldest stored
+    frame of the episode are padding, so no stack reaches into another episode. Source: Mnih et al. 2015 (k = 4).
 
     Attributes:
         length: k ≥ 1.

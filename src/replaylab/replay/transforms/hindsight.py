@@ -38,9 +38,9 @@ class Hindsight(Transform):
     ``true_achieved``, and ``obs.desired_speed`` gets ``next_obs.achieved_speed``. All other fields keep their stored
     values.
 
-    Their ``reward`` and ``terminated`` are what the given functions say of the new goal; a step that ended its episode
-    by terminating but does not terminate under the new goal counts as truncated. A batch also holds ``relabelled``
-    bool ``[R] B``. Episodes need not be finished, nor wholly stored.
+    Their ``reward`` and ``terminated`` are the results of the given functions for the new goal; a step that ended its
+    episode by terminating but does not terminate under the new goal counts as truncated. A batch also holds
+    ``relabelled`` bool ``[R] B``. Episodes need be neither finished nor stored completely.
 
     With `NStep` the rewards of all n steps are those of the new goal, and the return stops where it is reached. With
     `Sequence` all steps of a row pursue one goal. Source: Andrychowicz et al. 2017 (future, k = 4).

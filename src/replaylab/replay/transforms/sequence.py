@@ -16,7 +16,7 @@ from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform
 class Sequence(Transform):
     """Stretches of an episode, for recurrent networks.
 
-    An episode is cut into blocks of ``length − overlap`` steps. A drawn step stands for its block, whose sequence
+    An episode is cut into blocks of ``length − overlap`` steps. A drawn step represents its block, whose sequence
     is the `burn_in` steps before it and the `length` steps from its beginning on; it never leaves the episode. Every
     column gets an axis of T = burn_in + length steps after B, and a batch also holds ``mask`` bool ``[R] B T``: where
     a step is stored. Elsewhere all values are zero. Column `burn_in` is the block's first step.

@@ -26,7 +26,7 @@ def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged:
     those of stored steps, which are neighbors in the ring.
 
     Args:
-        sums: Of the tree.
+        sums: The tree's sums.
         head: The id of the next step.
         tail: The id of the oldest stored step.
         capacity: C.
@@ -105,8 +105,8 @@ def weigh_leaves(
         least: The smallest leaf of each part of the batch.
         size: N, (); not read if `by_batch`.
         beta: β, ().
-        draws: How many draws there were.
-        counts: Whose first number is how many rows were drawn.
+        draws: Number of draws so far.
+        counts: Counters, the first of which is the number of drawn rows.
         weighted: Whether weights are (N·P)^−β; if not, they are 1.
         by_batch: Whether they are divided by the largest one of the batch, which is that of the smallest leaf.
         triton: Whether kernels of Triton run.

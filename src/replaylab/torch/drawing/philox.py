@@ -21,7 +21,7 @@ class RandomStream(nn.Module):
     """The random numbers of a replay: those of draw d and row j do not depend on other draws.
 
     Args:
-        seed: Of 64 bits.
+        seed: Seed of 64 bits.
         device: Device of the numbers.
         triton: Whether kernels of Triton run.
 
@@ -74,8 +74,8 @@ def random_words(keys: Tensor, factors: Tensor, multiplied: Tensor, mixed: Tenso
     """Return the words of counters, as Philox's words (0, 2) and (3, 1), each int64 (2, n).
 
     Args:
-        keys: Of a `RandomStream`.
-        factors: Of a `RandomStream`.
+        keys: Keys of a `RandomStream`.
+        factors: Factors of a `RandomStream`.
         multiplied: Words 0 and 2 of each counter, int64 (2, n).
         mixed: Words 3 and 1.
     """

@@ -50,8 +50,8 @@ def write_leaves(sums: Tensor, peaks: Tensor, slots: Tensor, leaves: Tensor, app
     """Write leaves.
 
     Args:
-        sums: Of the tree.
-        peaks: Of the tree.
+        sums: The tree's sums.
+        peaks: The tree's peaks.
         slots: int64 (n,); those that apply are distinct.
         leaves: int64 (n,), at least 0.
         applies: bool (n,); where False nothing is written.
@@ -73,7 +73,7 @@ def find_leaves(sums: Tensor, targets: Tensor, capacity: int) -> tuple[Tensor, T
     """Return for each target t the slot s with Σ_{i<s} leaf_i ≤ t < Σ_{i≤s} leaf_i, and its leaf.
 
     Args:
-        sums: Of the tree.
+        sums: The tree's sums.
         targets: int64 (n,), below the total; where negative, slot 0 is returned.
         capacity: C.
     """
@@ -111,7 +111,7 @@ class PriorityTree(nn.Module):
 
     Attributes:
         sums, peaks: The levels.
-        tickets: Of each slot, the number of the last update of it: the last of equal ids has the largest number.
+        tickets: Number of each slot's last update: the last of equal ids has the largest number.
         updates: Number of updates so far.
         starts: Offsets of the levels.
     """
