@@ -83,7 +83,7 @@ def pretend(into: Study, gain: float, versions: Sequence[dict[str, str]] = ()) -
     """Write made-up results: uniform ends near 100, every other strategy ``gain`` higher, paired by seed.
 
     Args:
-        found: The study.
+        into: The study.
         gain: How much higher.
         versions: Of libraries, in turn for its chunks; none: one Python for all.
     """

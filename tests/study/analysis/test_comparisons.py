@@ -401,6 +401,44 @@ def test_the_legend_names_strategies_of_some_environments():
     assert [panel.title for panel in drawing.groups[0].panels] == [f"{e}: return over environment steps" for e in "ab"]
 
 
+FIVE = [f"E{i}-v0" for i in range(5)]
+SLOW = {"type": "dqn", "title": "slow"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({"environments": FIVE}, "higher on all 5 environments."),
+        ({"environments": [*FIVE, "L-v0"]}, "higher on 5 of 6 environments, and equivalent elsewhere."),
+        ({"environments": ["E-v0", "L-v0"]}, "higher on E-v0, and equivalent elsewhere."),
+        ({"learners__slow": SLOW}, "higher with both learners."),
+        (
+            {"environments": ["E-v0", "L-v0"], "learners__slow": SLOW | {"environments": ["E-v0"]}},
+            "higher on E-v0 (dqn) and E-v0 (slow), and equivalent elsewhere.",
+        ),
+        (
+            {"environments": [*FIVE[:2], "L-v0"], "learners__slow": SLOW},
+            "higher on E0-v0 (dqn), E0-v0 (slow), E1-v0 (dqn) and E1-v0 (slow), and equivalent elsewhere.",
+        ),
+        (
+            {
+                "learners__slow": SLOW,
+                "strategies__prioritized__learners": ["slow"],
+                "strategies__none": {"type": "none"},
+            },
+            "higher with slow.",
+        ),
+    ],
+)
+def test_the_answer_says_where_each_verdict_is(changes, answer, tmp_path):
+    if "L-v0" in changes.get("environments", ()):
+        changes = changes | {"equivalence": {"L-v0": 1e6}}
+    reported, curves = with_curves(tmp_path, 30.0, **changes)
+    line, *_ = answered(curves, reported)
+    assert line.startswith("Average return compared with uniform: ")
+    assert f" prioritized was {answer} 10 seeds each;" in line
+
+
 def test_figures_and_sentences_name_learners_by_their_titles(tmp_path):
     titles = {"learners__dqn__title": "fast", "learners__slow": {"type": "dqn", "title": "slow, but safe"}}
     reported, curves = with_curves(tmp_path, 1.0, **titles)

@@ -201,10 +201,10 @@ def _generated(word: str, first: str, second: str, what: str, margin: str, where
 def _in_one_place(differences: Sequence[Difference], spec: Spec) -> str:
     base, phrase = spec.title_of(spec.baseline), sentences.MEASURE_PHRASES[JUDGED]
     titles = {
-        word: sentences.titled([d.strategy for d in differences if sentences.verdict(d) == word], spec)
-        for word in ("higher", "lower", "equivalent", "inconclusive")
+        word: sentences.titled([d.strategy for d in of_word], spec)
+        for word, of_word in _by_verdict(differences).items()
     }
-    named = {word: sentences.some(of_word) for word, of_word in titles.items() if of_word}
+    named = {word: sentences.some(of_word) for word, of_word in titles.items()}
     if list(named) == ["inconclusive"]:
         return f"Inconclusive: no difference in {phrase} from {base} was shown for {named['inconclusive']}."
     clauses = [f"{word} with {named[word]}" for word in ("higher", "lower") if word in named]
@@ -222,38 +222,39 @@ def _in_places(differences: Sequence[Difference], spec: Spec) -> str:
     """Return for each strategy which verdict it had on which environments and with which learners."""
     clauses = []
     for strategy in dict.fromkeys(d.strategy for d in differences):
-        of_strategy = [d for d in differences if d.strategy == strategy]
-        words = {
-            word: [d for d in of_strategy if sentences.verdict(d) == word]
-            for word in ("higher", "lower", "equivalent", "inconclusive")
-        }
-        places = [(word, of_word) for word, of_word in words.items() if of_word]
-        texts = [f"{word} {_where(of_word, of_strategy, differences, spec)}" for word, of_word in places[:-1]]
-        word, of_word = places[-1]
-        texts.append(f"{word} {'elsewhere' if texts else _where(of_word, of_strategy, differences, spec)}")
+        by_verdict = _by_verdict([d for d in differences if d.strategy == strategy])
+        texts = [f"{word} {_where(of_word, differences, spec)}" for word, of_word in by_verdict.items()]
+        if len(texts) > 1:
+            texts[-1] = f"{list(by_verdict)[-1]} elsewhere"
         clauses.append(f"{spec.title_of(strategy)} was {', and '.join(texts)}")
     lead = f"{sentences.MEASURE_TITLES[JUDGED]} compared with {spec.title_of(spec.baseline)}"
     return f"{lead}: {'; '.join(clauses[:MOST_ROWS])}."
 
 
-def _where(
-    some: Sequence[Difference], of_strategy: Sequence[Difference], differences: Sequence[Difference], spec: Spec
-) -> str:
+def _by_verdict(differences: Sequence[Difference]) -> dict[str, list[Difference]]:
+    """Return the differences of each verdict that any of them has."""
+    words = ("higher", "lower", "equivalent", "inconclusive")
+    each = {word: [d for d in differences if sentences.verdict(d) == word] for word in words}
+    return {word: of_word for word, of_word in each.items() if of_word}
+
+
+def _where(some: Sequence[Difference], differences: Sequence[Difference], spec: Spec) -> str:
     """Return the environments, and if one has several the learners, of some of a strategy's differences, in words."""
-    places = {d.cell for d in differences}
+    preposition, noun = "on", "pairs of environment and learner" if spec.names_learners else "environments"
     one_environment = len({d.environment for d in differences}) == 1
-    if len(some) == len(places) > 1:
-        noun = "pairs of environment and learner" if spec.names_learners else "environments"
-        number = "both" if len(some) == 2 else f"all {len(some)}"
-        return f"with {number} learners" if one_environment else f"on {number} {noun}"
+    if one_environment:
+        preposition, noun = "with", "learners"
+    if len(some) == len({d.cell for d in differences}):
+        return f"{preposition} {'both' if len(some) == 2 else f'all {len(some)}'} {noun}"
     if len(some) > MOST_PLACES:
-        return f"on {len(some)} of {len(of_strategy)}"
+        of_strategy = sum(d.strategy == some[0].strategy for d in differences)
+        return f"{preposition} {len(some)} of {of_strategy} {noun}"
     names = []
     for d in some:
-        learner = spec.titles.learners.get(d.learner, d.learner)
+        learner = spec.learner_title_of(d.learner)
         several = spec.place_of(*d.cell) != d.environment
         names.append(learner if one_environment else f"{d.environment} ({learner})" if several else d.environment)
-    return f"{'with' if one_environment else 'on'} {sentences.joined(names)}"
+    return f"{preposition} {sentences.joined(names)}"
 
 
 def _highest(levels: Sequence[Level], spec: Spec) -> str:
