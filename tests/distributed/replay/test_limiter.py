@@ -87,6 +87,17 @@ def test_readers_and_writers_keep_the_ratio(local):
     assert max(excess) <= 128.0 + 4.0 * 2 * 4 + 16
 
 
+def test_draws_that_shards_lost_do_not_count(local, monkeypatch):
+    limiter = Limiter(1.0, 64.0, timeout=0.1)
+    remote = replay(shards=2, limiter=limiter, min_size=10)
+    monkeypatch.setattr(remote, "_num_batches", lambda rows: 4)
+    for k in range(100):
+        while remote.inserted < limiter.most_steps(remote.drawn, 10):  # as a writer would
+            remote.extend(**steps(8 * k, 8)), remote.refresh()
+        remote.sample(8)
+        local.clients[0].die()
+
+
 def test_each_reader_gets_its_share():
     remote = replay(shards=2, limiter=Limiter(2.0, 64.0, timeout=0.02), min_size=20)
     remote.extend(**steps(0, 40))

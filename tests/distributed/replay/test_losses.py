@@ -68,6 +68,16 @@ def test_a_restarted_shard_is_drawn_from_again(local):
     assert remote.update_priorities(ids, np.ones(100)) == 100
 
 
+def test_losses_count_what_was_stored_since_the_restart(local):
+    remote = replay(shards=1)
+    spread(remote, 0, 100), remote.refresh()
+    local.clients[0].die()
+    writer = remote.writer()
+    writer.extend(**steps(0, 50)), writer.flush()
+    reported = remote.stats()
+    assert (reported.size, reported.lost_steps, reported.added) == (50, 100, 150)
+
+
 def test_answers_of_a_replaced_shard_are_refused(local):
     """It was cut off and replaced, and its late answer is of the earlier epoch."""
     remote = replay(shards=2)

@@ -74,8 +74,8 @@ class Slot:
             return tally.epoch == before.epoch
         if before is not None and tally.epoch > before.epoch:
             self.losses, self.lost = self.losses + (not self.lost), False
-            self.lost_steps += max(before.added - tally.added, 0)
-            self.lost_rows += max(before.drawn - tally.drawn, 0)
+            self.lost_steps += max(before.added - tally.added_at_start, 0)
+            self.lost_rows += max(before.drawn - tally.drawn_at_start, 0)
         self.tally = tally
         return True
 
@@ -444,10 +444,12 @@ class RemoteReader:
         begun = time.thread_time()
         tallies = [answer[1] if (answer := answers.get(slot.number)) else None for slot in self._slots]
         chosen, parts = np.flatnonzero(group.counts.any(axis=1)).tolist(), []
+        missing = [shard for shard in chosen if shard not in answers or answers[shard][0] is None]
+        if missing:
+            self._requested -= int(group.counts[missing].sum())  # never drawn; without this, the limiter would wait
+            return False
         for shard in chosen:
-            part = answers[shard][0] if answers.get(shard) else None
-            if part is None:
-                return False
+            part = answers[shard][0]
             part["probability"] = part["probability"] * group.shares[shard]
             part["id"] = global_ids(answers[shard][1].epoch, shard, part["id"])
             parts.append(part)

@@ -59,6 +59,8 @@ class Tally(NamedTuple):
     drawn: int  # rows drawn so far, likewise
     next_id: int  # the next step's own id
     waiting: int  # steps that wait for the limiter
+    added_at_start: int  # `added` when this epoch began
+    drawn_at_start: int
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Shard:
         self._serial += 1
         waiting = sum(int(unroll.where.sum()) for unroll in self._queue)
         counts = self._added, self._drawn, buffer.next_id, waiting
-        return Tally(self._epoch, self._serial, buffer.size, *totals, *counts)
+        return Tally(self._epoch, self._serial, buffer.size, *totals, *counts, *self._counts_at_start)
 
     def figures(self) -> tuple[dict[str, Any], Tally]:
         """Return figures since it was started, by the names of `ShardFigures`."""
