@@ -163,17 +163,18 @@ def scores() -> Figure:
         return figure
 
 
-OWN_LOOPS = {"own_loop_dqn": ("DQN on CartPole", 20_000), "own_loop_td3": ("TD3 on Pendulum", 6_000)}
-"""Titles of the guide's loops, and their steps."""
+OWN_LOOPS = {"own_loop_dqn": "DQN on CartPole", "own_loop_td3": "TD3 on Pendulum"}
+"""Titles of the guide's loops."""
 
 
 def own_loops() -> Figure:
-    """Draw the returns of the guide's loops: means of all seeds, in bands from the smallest to the largest."""
+    """Draw learning curves of the guide's loops: means of all seeds, in bands from the lowest to the highest seed."""
     runs = own_loop.trained()
     with style():
         figure = Figure(figsize=(900 / 72, 300 / 72), layout="constrained")
         panels = figure.subplots(1, 2)
-        for axes, (loop, (title, steps)) in zip(panels, OWN_LOOPS.items(), strict=True):
+        for axes, (loop, title) in zip(panels, OWN_LOOPS.items(), strict=True):
+            steps = own_loop.LOOPS[loop]
             ends = [steps * k / 20 for k in range(3, 21)]
             for variant, (color, _) in zip(own_loop.VARIANTS, HUES, strict=False):
                 curves = [own_loop.averages(run, ends, 0.15 * steps) for run in runs[f"{loop}/{variant}"]]

@@ -1,7 +1,7 @@
-"""The variants of `examples/own_loop_*.py` that the guide "Your own training loop" describes as diffs.
+"""Variants of `examples/own_loop_*.py`, which the guide "Your own training loop" describes as diffs.
 
 A block of the guide that is marked ``diff`` begins with the files that it changes. Its hunks are separated by lines
-``@@``; the lines of each that are not added must occur in the file exactly once. ``python -m docs.own_loop`` trains the
+``@@``. The lines of a hunk without ``+`` must occur in the file exactly once. ``python -m docs.own_loop`` trains the
 variants, and prints the guide's table.
 """
 
@@ -17,7 +17,9 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGE = DOCS / "guides/your-own-training-loop.md"
 EXAMPLES = DOCS.parent / "examples"
-LOOPS = ("own_loop_dqn", "own_loop_td3")
+LOOPS = {"own_loop_dqn": 20_000, "own_loop_td3": 6_000}
+"""Names of the loops' files, with the steps of a run."""
+
 BLOCK = re.compile(r"^```diff\n--- ([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,7 +45,7 @@ def patched(source: str, diff: str) -> str:
 
 
 def names_of(loop: str, headings: Sequence[str]) -> dict[str, Any]:
-    """Return the names that a loop's file defines, after the diffs of some sections."""
+    """Return the names that a loop's file defines after the diffs of these sections, with their values."""
     source, changes = (EXAMPLES / f"{loop}.py").read_text(), diffs(loop)
     for heading in headings:
         for diff in changes[heading]:
@@ -85,9 +87,8 @@ def table() -> str:
     """Return the guide's table: means over seeds in the last fifth of training, with the smallest and the largest."""
     lines = []
     for name, runs in trained().items():
-        last = runs[0]["returns"][-1][0]
-        end = 1_000 * -(-last // 1_000)
-        levels = sorted(averages(run, [end], end / 5)[0] for run in runs)
+        steps = LOOPS[name.partition("/")[0]]
+        levels = sorted(averages(run, [steps], steps / 5)[0] for run in runs)
         seconds = fmean(run["seconds"] for run in runs)
         row = (name, f"{fmean(levels):.0f}", f"{levels[0]:.0f} to {levels[-1]:.0f}", f"{seconds:.0f} s")
         lines.append(f"| {' | '.join(row)} |")
