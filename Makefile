@@ -1,11 +1,11 @@
-# Everything a clone needs: each target makes what it stands on, once, and says what it does.
+# Everything a clone needs: each target first builds what it needs, once, and prints what it does.
 #
-#   make study    build, install and run the quick study; prints where its report lies
-#   make test     build, install and run the tests, except the slow ones (SLOW_TENTH=0 to 9: and a tenth of these)
-#   make test-cuda  the tests that need a GPU, each told as skipped where PyTorch finds none
-#   make test-readme  README's and the start page's blocks, in environments that have only what their own commands install
-#   make test-wheel    source distribution, wheels from it alone, each tried in an empty environment (PYTHONS="python3.11 ...")
-#   make test-aarch64  the draws of every sampler on an emulated 64-bit Arm processor (needs a cross-compiler and QEMU)
+#   make study    build, install and run the quick study; prints the path of its report
+#   make test     build, install and run the tests, except the slow ones (SLOW_TENTH=0 to 9: also a tenth of the slow ones)
+#   make test-cuda  the tests that need a GPU, each reported as skipped if PyTorch finds none
+#   make test-readme  the blocks of README and the first pages, in environments that have only what their commands install
+#   make test-wheel    a source distribution, and wheels from it, each tested in an empty environment (PYTHONS="python3.11 ...")
+#   make test-aarch64  compare the draws of every sampler on an emulated 64-bit Arm processor (needs a cross-compiler and QEMU)
 #   make results  recompute the tables of published studies from their rows, and compare the pages' numbers with them
 #   make reports  write the reports of published studies from their rows into build/reports
 #   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
@@ -14,13 +14,13 @@
 #   make types    mypy, and the core's generated stubs
 #   make format   apply the formatters
 #   make docs     execute the tutorials and build the documentation into build/docs
-#   make notebooks  write the tutorials, and the texts of examples/originals, as notebooks again
-#   make pictures make the pictures of the documentation's first page again (needs chromium)
-#   make coverage run the replay library's tests and show which lines and branches they miss
-#   make sanitize run them with the core under address, undefined-behaviour and thread sanitizers
-#   make golden   build an older commit too and compare what both compute, except what golden/changes.toml lists (BASE=<commit>)
-#   make fuzz     mutate snapshots and files of rows and read them, for a minute (ARGS="--mutations 1000000": so many)
-#   make clean    remove what these targets made
+#   make notebooks  write the tutorials, and the texts of examples/originals, as notebooks
+#   make pictures make the pictures of the documentation (needs chromium)
+#   make coverage run the replay library's tests and list the lines and branches that they miss
+#   make sanitize run tests of the core under address, undefined-behavior and thread sanitizers
+#   make golden   build an older commit too and compare the values that both compute, except those that golden/changes.toml lists (BASE=<commit>)
+#   make fuzz     read mutated snapshots and files of rows, for a minute (ARGS="--mutations 1000000": a million)
+#   make clean    remove what these targets wrote
 
 PYTHON ?= python3
 VENV := .venv
@@ -41,11 +41,11 @@ study: $(VENV)/.lab
 	@$(BIN)/replaylab study run quick
 
 test: $(VENV)/.test
-	@echo "==> running the tests ($(JOBS) processes$(if $(SLOW_TENTH),; of the slow tests those of SLOW_TENTH=$(SLOW_TENTH)))"
+	@echo "==> running the tests ($(JOBS) processes$(if $(SLOW_TENTH),; and the slow tests of SLOW_TENTH=$(SLOW_TENTH)))"
 	@$(PYTEST) -n $(JOBS) --dist worksteal -m "$(if $(SLOW_TENTH),,not slow and )not cuda" $(SLOW_TENTH:%=--slow-tenth %)
 
 test-slow: $(VENV)/.test
-	@echo "==> running every test, the slow ones too"
+	@echo "==> running all tests, also the slow ones"
 	@$(PYTEST) -n $(JOBS)
 
 test-cuda: $(VENV)/.test
@@ -53,7 +53,7 @@ test-cuda: $(VENV)/.test
 	@$(PYTEST) -m cuda tests
 
 test-readme: $(VENV)/.core
-	@echo "==> following README and the start page in empty environments"
+	@echo "==> following README and the first pages in empty environments"
 	@rm -rf build/readme
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/readme .
 	@$(BIN)/python tests/wheels/readme.py build/readme/*.whl --constraint constraints.txt
@@ -128,7 +128,7 @@ types: $(VENV)/.dev
 	@$(BIN)/mypy
 	@mkdir -p build
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o build/_core.pyi
-	@diff $(STUBS) build/_core.pyi || { echo "$(STUBS) is not what the core has; run: make stubs"; exit 1; }
+	@diff $(STUBS) build/_core.pyi || { echo "$(STUBS) differs from the core; run: make stubs"; exit 1; }
 
 stubs: $(VENV)/.dev
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o $(STUBS)
@@ -136,9 +136,9 @@ stubs: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build dist results
 
-# One virtual environment; the stamps say which extras it has. Python sources are linked, not copied, so only
-# a change of the core, of the metadata or of the pins installs again. setuptools is for a dependency of rl-zoo3's that
-# comes as source alone (moviepy).
+# One virtual environment; the stamps record which extras it has. Python sources are linked, not copied, so only
+# a change of the core, of the metadata or of the pins installs again. setuptools is for a dependency of rl-zoo3 that
+# comes only as source (moviepy).
 $(VENV)/.core: $(CORE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "replaylab needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
