@@ -37,7 +37,7 @@ def summarized(
     picture, sections = _picture(contrasts, sections)
     summary = Summary(
         headline.of_contrasts(contrasts.results) if contrasts else headline.of_differences(results, spec),
-        verdict_matrix.matrices(page, results.differences),
+        verdict_matrix.matrices(spec, results.differences),
         verdict_matrix.legend(spec),
         picture,
         sentences.compared(what_ran(page.study)),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from replaylab.number_format import counted, significant
 from replaylab.study.analysis.comparisons import Difference, Measure, ReportedInterval
 from replaylab.study.report import sentences
-from replaylab.study.report.page import Page
 from replaylab.study.spec.spec import Spec
 
 SIGNS = {
@@ -81,35 +80,27 @@ def legend(spec: Spec) -> str:
     return _LEGEND.format(equivalent=_EQUIVALENT.format(bounds=bounds) if bounds else "")
 
 
-def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatrix]:
+def matrices(spec: Spec, differences: Sequence[Difference]) -> list[VerdictMatrix]:
     """Return the matrices of a study: by the average return, then by the final return."""
-    shown = []
-    base = page.spec.title_of(page.spec.baseline)
     measures: tuple[Measure, ...] = ("area", "final")
-    for measure in measures:
-        cells = {
-            d.key: cell(sentences.verdict(d), d.reported, d.pairs, sentences.bounds(d), "higher")
-            for d in differences
-            if d.measure == measure
-        }
-        if cells:
-            places = list(dict.fromkeys(key[:2] for key in cells))
-            strategies = [s for s in page.spec.strategies if any(s == key[2] for key in cells)]
-            titles = [page.spec.place_of(*place) for place in places]
-            compared = [sentences.versus(page.spec.title_of(s), base) for s in strategies]
-            corner, columns = "Comparison", titles
-            rows = [
-                (name, [cells.get((*place, s)) for place in places])
-                for name, s in zip(compared, strategies, strict=True)
-            ]
-            if len(places) > len(strategies):  # the table has the fewer columns, so that it fits the page
-                corner, columns = "Environment, learner" if page.spec.names_learners else "Environment", compared
-                rows = [
-                    (title, [cells.get((*place, s)) for s in strategies])
-                    for title, place in zip(titles, places, strict=True)
-                ]
-            shown.append(VerdictMatrix(sentences.MEASURE_TITLES[measure], corner, columns, rows))
-    return shown
+    of_measures = [[d for d in differences if d.measure == measure] for measure in measures]
+    return [_matrix(spec, of_measure) for of_measure in of_measures if of_measure]
+
+
+def _matrix(spec: Spec, differences: Sequence[Difference]) -> VerdictMatrix:
+    """Return the matrix of one measure, with the fewer columns, so that it fits the page."""
+    cells = {d.key: cell(sentences.verdict(d), d.reported, d.pairs, sentences.bounds(d), "higher") for d in differences}
+    places = list(dict.fromkeys(d.cell for d in differences))
+    strategies = [s for s in spec.strategies if any(s == d.strategy for d in differences)]
+    compared = [sentences.versus(spec.title_of(s), spec.title_of(spec.baseline)) for s in strategies]
+    where = [spec.place_of(*place) for place in places]
+    title = sentences.MEASURE_TITLES[differences[0].measure]
+    if len(places) <= len(strategies):
+        rows = [[cells.get((*place, s)) for place in places] for s in strategies]
+        return VerdictMatrix(title, "Comparison", where, list(zip(compared, rows, strict=True)))
+    rows = [[cells.get((*place, s)) for s in strategies] for place in places]
+    corner = "Environment, learner" if spec.names_learners else "Environment"
+    return VerdictMatrix(title, corner, compared, list(zip(where, rows, strict=True)))
 
 
 def cell(
