@@ -1,16 +1,20 @@
-"""Training in this process: shards are those of the replay's tests, and nobody waits."""
+"""Training in this process: shards are those of the replay's tests, nobody waits, and no result depends on time."""
 
 import pytest
 
 from tests.distributed.replay.in_process import Local
 
+TIMES = dict.fromkeys(("loop.PERIOD", "loop.CHECK_PERIOD", "hub.PAUSE"), 0.0)
+TIMES |= dict.fromkeys(("loop.FIGURES_PERIOD", "loop.PUBLISHING", "hub.BYTES", "actor.SECONDS"), 1e15)
+"""Constants of training with which it exchanges news at every turn, publishes the newest weights, and unrolls fully."""
+
 
 @pytest.fixture(autouse=True)
 def local(monkeypatch, request):
-    """Shards and processes in this process, except in tests with `ray_here` or of commands."""
+    """Shards and processes in this process, except in tests with `ray_here`."""
     shards = Local()
-    if not {"ray_here", "on_ray"} & {*request.fixturenames}:
+    if "ray_here" not in request.fixturenames:
         monkeypatch.setattr("replaylab.distributed.replay.remote_replay.connect", shards.connect)
-        for name in ("loop.PERIOD", "loop.CHECK_PERIOD", "hub.PAUSE"):
-            monkeypatch.setattr(f"replaylab.distributed.training.{name}", 0.0)
+        for name, value in TIMES.items():
+            monkeypatch.setattr(f"replaylab.distributed.training.{name}", value)
     return shards

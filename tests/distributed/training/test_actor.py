@@ -83,18 +83,17 @@ class Rated(PerceptronAgents):
         return columns["reward"] + columns["obs"][..., 0]
 
 
-def actor_of(monkeypatch, learner, unroll):
+def actor_of(learner, unroll):
     configuration = TrainingConfig("test/Halves-v0", learner, Uniform(), total_steps=10)
     hub, writer = Hub(1, 2), Writer(2)
     actor = Actor(0, 0, Actors(1, envs=2, unroll=unroll), configuration, learner, 0, writer, Client(hub))
     hub.publish(0, actor._agents.weights(), 0.0, 24, True, {})
-    monkeypatch.setattr("replaylab.distributed.training.actor.SECONDS", 1e9)
     return actor, hub, writer
 
 
 @pytest.mark.parametrize("unroll", [1, 4])
-def test_final_obs_after_integer_reset_keeps_fractions(unroll, monkeypatch):
-    actor, hub, writer = actor_of(monkeypatch, DQN(hidden=(4,)), unroll)
+def test_final_obs_after_integer_reset_keeps_fractions(unroll):
+    actor, hub, writer = actor_of(DQN(hidden=(4,)), unroll)
     for _ in range(12 // unroll):
         assert actor.turn()
     stored = writer.buffer.get(np.arange(24))
@@ -106,8 +105,8 @@ def test_final_obs_after_integer_reset_keeps_fractions(unroll, monkeypatch):
     assert not actor.turn()
 
 
-def test_initial_td_errors_of_agents_are_stored(monkeypatch):
-    actor, _, writer = actor_of(monkeypatch, RatedDQN(hidden=(4,)), 3)
+def test_initial_td_errors_of_agents_are_stored():
+    actor, _, writer = actor_of(RatedDQN(hidden=(4,)), 3)
     errors = []
     writer.extend = lambda td_error, **columns: errors.append(td_error)
     actor.turn()

@@ -1,5 +1,7 @@
 """Training by actors, with actors and shards in this process."""
 
+import re
+import time
 from itertools import count
 
 import gymnasium as gym
@@ -119,8 +121,8 @@ def test_dead_actors_restart_and_episodes_are_not_joined():
     def dying(process):
         return process.name.startswith("actor") and next(looks) in (7, 15, 22, 30)
 
-    given = config(transforms=[NStep(3, LEARNER.gamma)], total_steps=400)
-    _, run, launcher = trained(given, Actors(2, envs=1, unroll=5), hooks=[seen], launcher=Launcher(dying=dying))
+    n_step = config(transforms=[NStep(3, LEARNER.gamma)], total_steps=400)
+    _, run, launcher = trained(n_step, Actors(2, envs=1, unroll=5), hooks=[seen], launcher=Launcher(dying=dying))
     assert run.clock.steps == 400
     assert run.agents.updates == 91
     assert len(launcher.actors) == 2 + 4
@@ -152,13 +154,38 @@ def test_dead_evaluator_restarts_and_no_evaluation_is_lost():
     assert metrics.of("eval/mean_reward")[0].tolist() == [100, 200]
 
 
-def test_training_continues_without_a_silent_actor(monkeypatch, caplog):
-    monkeypatch.setattr("replaylab.distributed.training.hub.SILENCE", 0.05)
-    launcher = Launcher(never=lambda process: process.name == "actor-1")
-    metrics, run, _ = trained(config(total_steps=2000), Actors(3, envs=1, unroll=4), launcher=launcher)
-    assert run.clock.steps == 2000
-    assert metrics.of("eval/mean_reward")[0].tolist()[-1] == 2000
-    assert "actor 1 has not called for 60 s, and training continues without it" in caplog.text
+def unreported(process):
+    """Number of steps that an actor has stored and not reported."""
+    return process.object._report.steps if process.name.startswith("actor") and process.object else 0
+
+
+@pytest.mark.parametrize("has_grant", [False, True])
+def test_training_continues_without_a_silent_actor(has_grant, monkeypatch, caplog):
+    """Actor 1 never calls, or hangs in its first unroll. On the hub's clock each reading is a second later."""
+    ticks = count(time.monotonic())
+    monkeypatch.setattr("replaylab.distributed.training.hub.monotonic", lambda: next(ticks))
+    launcher = Launcher(never=lambda process: process.name == "actor-1" and (unreported(process) or not has_grant))
+    metrics, run, _ = trained(config(total_steps=400), Actors(3, envs=1, unroll=4), launcher=launcher)
+    assert run.clock.steps == 400
+    assert metrics.of("eval/mean_reward")[0].tolist()[-1] == 400
+    warnings = re.findall(r"actor (\d) has not called for 60 s, and training continues without it", caplog.text)
+    assert warnings == ["1"]
+
+
+def test_steps_lost_with_actors_are_logged(caplog):
+    lost = []
+
+    def dying(process):
+        """Actor 1 dies twice before it reports its steps."""
+        if process.name != "actor-1" or not unreported(process) or len(lost) == 2:
+            return False
+        lost.append(unreported(process))
+        return True
+
+    _, run, _ = trained(config(), Actors(2, envs=2, unroll=3), launcher=Launcher(dying=dying))
+    assert run.clock.steps == 200
+    logged = re.findall(r"(\d+) steps were lost with actors or shards, which restart", caplog.text)
+    assert [*map(int, logged)] == lost == [6, 6]
 
 
 def test_dead_shard_costs_steps_and_training_continues(local):
@@ -180,8 +207,8 @@ def test_dead_shard_costs_steps_and_training_continues(local):
 
 def test_no_evaluation_is_skipped_with_many_environments(tmp_path):
     """An actor of eight environments stores up to seven steps more than are due."""
-    given = config(total_steps=303, eval_every=101)
-    metrics, run, _ = trained(given, Actors(1, envs=8), folder=tmp_path)
+    evaluated = config(total_steps=303, eval_every=101)
+    metrics, run, _ = trained(evaluated, Actors(1, envs=8), folder=tmp_path)
     assert metrics.of("eval/mean_reward")[0].tolist() == [101, 202, 303]
     assert 303 <= run.clock.steps < 311
 
@@ -330,16 +357,16 @@ def test_actor_critics(algorithm, arguments, sampler, transforms, one_thread, tm
     """Their `train` learns and the newest actor acts; errors become priorities; a checkpoint holds everything."""
     pytest.importorskip("stable_baselines3")
     learner = SB3(algorithm, arguments=SMALL | arguments)
-    given = config(sampler, learner, "Pendulum-v1", transforms=transforms, total_steps=60, eval_every=30)
-    metrics, run, launcher = trained(given, Actors(2, envs=2, unroll=2), checkpoints=Checkpoints(tmp_path, 30))
-    assert run.agents.updates == given.total_steps - 40
+    pendulum = config(sampler, learner, "Pendulum-v1", transforms=transforms, total_steps=60, eval_every=30)
+    metrics, run, launcher = trained(pendulum, Actors(2, envs=2, unroll=2), checkpoints=Checkpoints(tmp_path, 30))
+    assert run.agents.updates == pendulum.total_steps - 40
     assert np.isfinite(metrics.of("train/critic_loss")[1]).all()
     assert (len(metrics.of("train/td_error_mean")[1]) > 0) == sampler.wants_feedback
     agents, obs = launcher.actors[0]._agents, np.ones((1, 5, 3), np.float32)
     agents.take_weights(run.agents.weights())
     assert np.array_equal(agents.act(obs, explore=False), run.agents.act(obs, explore=False))
     assert not np.array_equal(agents.act(obs, explore=True), run.agents.act(obs, explore=False))
-    again = LearnerRun(given, 1, Actors(2)).agents
+    again = LearnerRun(pendulum, 1, Actors(2)).agents
     assert not np.array_equal(again.act(obs, explore=False), run.agents.act(obs, explore=False))
     again.restore(run.agents.state())
     assert np.array_equal(again.act(obs, explore=False), run.agents.act(obs, explore=False))

@@ -43,12 +43,12 @@ def rows(metrics, name):
 )
 @pytest.mark.parametrize("actors", [Actors(2, envs=1), Actors(3, envs=2, unroll=7), Actors(1, envs=16)])
 def test_updates_come_at_the_steps_of_one_process(starts, period, grad, actors):
-    given = paced(starts, period, grad)
-    metrics, run, _ = trained(given, actors)
-    for name, theirs in rows_of_one_process(starts, period, grad).items():
-        assert theirs
-        assert rows(metrics, name) == theirs
-    assert run.agents.updates == of_one_process(given)
+    paced_config = paced(starts, period, grad)
+    metrics, run, _ = trained(paced_config, actors)
+    for name, expected in rows_of_one_process(starts, period, grad).items():
+        assert expected
+        assert rows(metrics, name) == expected
+    assert run.agents.updates == updates_of_one_process(paced_config)
 
 
 def test_an_evaluation_is_of_the_policy_of_its_step(monkeypatch):
@@ -66,17 +66,17 @@ def test_an_evaluation_is_of_the_policy_of_its_step(monkeypatch):
         def after_learning(self, run):
             policies[run.agents.updates] = run.agents.weights()["online"]
 
-    given = config(learner, total_steps=201, eval_every=101, eval_episodes=1)
-    metrics, *_ = trained(given, Actors(1, envs=16), hooks=[Policies()])
+    evaluated = config(learner, total_steps=201, eval_every=101, eval_episodes=1)
+    metrics, *_ = trained(evaluated, Actors(1, envs=16), hooks=[Policies()])
     assert [due for due, _ in seen] == metrics.of("eval/mean_reward")[0].tolist() == [101, 201]
     assert all(np.array_equal(weights, policies[due]) for due, weights in seen)
 
 
-def of_one_process(given):
+def updates_of_one_process(configuration):
     """Number of updates of one process at the end; the newest are not recorded."""
-    learner = given.learner
+    learner = configuration.learner
     return learner.gradient_steps * sum(
-        step % learner.train_period == 0 for step in range(learner.learning_starts, given.total_steps + 1)
+        step % learner.train_period == 0 for step in range(learner.learning_starts, configuration.total_steps + 1)
     )
 
 
@@ -174,6 +174,7 @@ def test_slow_environments_have_shorter_unrolls(seconds, wanted, monkeypatch):
         now[0] += seconds
         return finite_step(*arguments)
 
+    monkeypatch.setattr("replaylab.distributed.training.actor.SECONDS", 0.1)
     monkeypatch.setattr("replaylab.distributed.training.actor.monotonic", lambda: now[0])
     monkeypatch.setattr("replaylab.distributed.training.actor.finite_step", slow_step)
     _, _, launcher = trained(config(total_steps=64), Actors(1, envs=1, unroll=8))
