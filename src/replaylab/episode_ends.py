@@ -38,7 +38,7 @@ def truncated_by_time_limit(info: Mapping[str, Any]) -> bool:
     """Return what ``info["TimeLimit.truncated"]`` holds, False if it is missing.
 
     Raises:
-        ConfigError: It is neither True nor False, alone or in an array or list of length 1.
+        ConfigError: It is not True, False, or an array or list of one of them.
     """
     value = info.get("TimeLimit.truncated", False)
     if isinstance(value, (bool, np.bool_)):

@@ -38,7 +38,7 @@ def autoreset_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     """Return what happens when an episode of a vector environment ends.
 
     Raises:
-        ConfigError: It does not declare its mode.
+        ConfigError: The environment does not declare its mode.
     """
     try:
         return AutoresetMode(env.metadata["autoreset_mode"])
@@ -259,8 +259,8 @@ def each_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> Sequenc
     """Return a seed, or None, for each copy.
 
     Raises:
-        ShapeError: There is not one for each copy.
-        ConfigError: One is no whole number, or negative.
+        ShapeError: The number of seeds is not that of the copies.
+        ConfigError: A seed is not a whole number, or is negative.
     """
     if seed is None:
         return [None] * num_envs

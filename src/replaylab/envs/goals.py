@@ -260,7 +260,7 @@ def goal_functions(env: Any) -> tuple[GoalFunction, GoalFunction]:
     """Return the functions (compute_reward, compute_terminated) of a goal environment, single or vector.
 
     Raises:
-        ConfigError: It has none.
+        ConfigError: The environment has no such functions.
 
     Example:
         >>> import numpy as np

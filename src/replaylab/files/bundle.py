@@ -39,7 +39,7 @@ class Schema:
     """The name and the contents of a kind of bundle.
 
     Attributes:
-        noun: What messages call the bundle, such as "snapshot".
+        noun: Name of the bundle in messages, such as "snapshot".
         format: Name of the format in the manifest.
         version: Version of the format; a bundle of another version is refused.
         members: The rule of each member of the manifest, except the members that every bundle has.
@@ -178,7 +178,7 @@ class Contents:
 
     Attributes:
         folder: The folder that holds it.
-        noun: What messages call it.
+        noun: Name of the bundle in messages.
         members: Members of the manifest.
     """
 
@@ -321,7 +321,7 @@ class Bundle:
 
     Args:
         path: The folder.
-        schema: What it holds.
+        schema: Declaration of its contents.
     """
 
     def __init__(self, path: Path, schema: Schema) -> None:

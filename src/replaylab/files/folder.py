@@ -39,7 +39,7 @@ class Folder:
     """A folder on this machine.
 
     Args:
-        path: Where.
+        path: Path of the folder.
     """
 
     def __init__(self, path: Path) -> None:

@@ -32,7 +32,7 @@ def steps_to_end(step: ArrayLike, end: ArrayLike) -> NDArray[np.int64]:
     """Return how many steps each is before the end of its episode, -1 if that has not ended: (..., B) to (..., B).
 
     Args:
-        step: when each row was stored, as an id tells.
+        step: when each row was stored, for example its id.
         end: when the last step of each finished episode was, ascending, of one environment; at least one.
     """
     steps, ends = np.asarray(step, dtype=np.int64), np.asarray(end, dtype=np.int64)

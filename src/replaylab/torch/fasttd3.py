@@ -36,14 +36,14 @@ class SimpleReplayBuffer(nn.Module):
         playground_mode: Whether a critic's observation begins with the observation, which is then stored once.
         n_steps: Steps of a return.
         gamma: Discount.
-        device: Where everything is.
+        device: Device of the tensors.
         sampler: As for `DeviceReplay`.
         next_obs: As for `DeviceReplay`.
         seed: As for `DeviceReplay`.
 
     Attributes:
         replay: The `DeviceReplay` underneath.
-        ptr: How many steps of each environment were stored so far, as in FastTD3.
+        ptr: Number of steps of each environment stored so far, as in FastTD3.
 
     The other arguments of FastTD3's class are attributes, too. The tensors of its storage (``observations``, ...) are
     not: use ``replay.get(ids)``.

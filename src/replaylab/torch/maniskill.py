@@ -33,7 +33,7 @@ class ReplayBuffer:
     """ManiSkill's replay buffer, drawn by any sampler of `DeviceReplay`.
 
     Args:
-        env: Its ``single_observation_space`` and ``single_action_space`` have the shapes.
+        env: Environment with the shapes, in ``single_observation_space`` and ``single_action_space``.
         num_envs: E.
         buffer_size: Steps kept of all environments together, rounded down to a multiple of E.
         storage_device: Device of the stored steps.

@@ -39,7 +39,7 @@ class DeviceOptions:
         device: Device of all tensors.
         half: The fields stored in 16 bits, with their dtypes.
         final_obs_share: The size of the side ring, as a share of the capacity.
-        kernels: Which implementation runs.
+        kernels: Implementation that runs.
     """
 
     config: BufferConfig

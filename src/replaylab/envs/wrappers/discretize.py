@@ -99,7 +99,7 @@ class Binning:
 
         Raises:
             ShapeError: They have another number of dimensions.
-            ConfigError: One is NaN, which is in no bin.
+            ConfigError: A number is NaN, which is in no bin.
         """
         rows = checked("obs", obs, OBSERVATIONS)
         flat = rows.reshape(len(rows), -1)

@@ -77,11 +77,11 @@ class NoiseStreams:
 class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
     """An environment whose rewards have normal noise of mean 0 added.
 
-    Values and the best policy are unchanged; but |δ| now also tells how noisy a step was, and a sampler
+    Values and the best policy are unchanged. But |δ| now depends on the noise of a step, too, and a sampler
     that follows it replays noise. Source: Schaul et al. 2016, section 3.3, names noisy rewards as the weakness of
     greedy prioritization.
 
-    The noise depends on the seed of `reset` alone, through its own stream.
+    The noise depends only on the seed of `reset`, through its own stream.
 
     Args:
         env: The environment.
@@ -178,7 +178,7 @@ def noisy(env: str = "CartPole-v1", scale: float = 1.0, **kwargs: Any) -> NoisyR
 def vector_noisy(num_envs: int, env: str = "CartPole-v1", scale: float = 1.0, **kwargs: Any) -> VectorNoisyRewards:
     """Return E copies of ``replaylab/NoisyRewards-v0``.
 
-    A limit of the noisy environment stands beside that of `env`, as Gymnasium's `make` has it: the smaller counts.
+    As with Gymnasium's `make`, the smaller of the limits of the noisy environment and of `env` applies.
     """
     limit = checked("max_episode_steps", kwargs.get("max_episode_steps"), optional(whole(NO_LIMIT)))
     if limit is not None and kwargs.get("backend") is None and not is_atari(env.rpartition(":")[2]):

@@ -63,7 +63,7 @@ class AgentLaBER:
         """Return the sampler.
 
         Raises:
-            ConfigError: The agents cannot say what an update would see.
+            ConfigError: The agents cannot evaluate a batch as an update would (`Agents.probe`).
         """
         if not isinstance(agents, ProbedAgents):
             raise ConfigError(

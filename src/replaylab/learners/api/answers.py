@@ -68,7 +68,7 @@ def discount_of(learner: object, setting: str) -> float:
     """Return the learner's γ, which a setting needs.
 
     Raises:
-        ConfigError: It has none.
+        ConfigError: The learner has no γ.
     """
     gamma = getattr(learner, "gamma", None)
     if gamma is None:

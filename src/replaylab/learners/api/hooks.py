@@ -105,7 +105,7 @@ class Recorder(Protocol):
         """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and call `Hook.on_metrics`.
 
         Raises:
-            ConfigError: One is not registered.
+            ConfigError: A metric is not registered.
         """
 
     def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:

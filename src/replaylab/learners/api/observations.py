@@ -20,7 +20,7 @@ class Inputs:
     """Turns observations of a space into rows of numbers.
 
     Numbers of a Box or MultiBinary are unchanged, a Discrete or MultiDiscrete number becomes one-hot, and of a
-    goal environment's Dict the observation and the desired goal stand side by side.
+    goal environment's Dict the observation is followed by the desired goal.
 
     Args:
         space: Space of one observation.

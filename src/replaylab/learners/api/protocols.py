@@ -274,10 +274,10 @@ class Learner(Protocol):
         """Whether `Agents.observe` needs the next action, and therefore receives each step one step later."""
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
-        """Return new agents, replica r made from seeds[r] alone.
+        """Return new agents, replica r made only from seeds[r].
 
         Raises:
-            ConfigError: A space cannot be handled; the message names it and says what to do.
+            ConfigError: A space cannot be handled; the message names it and how to fix it.
         """
 
 
@@ -292,5 +292,5 @@ class EnvSampler(Protocol):
         """Return the sampler.
 
         Raises:
-            ConfigError: It cannot be one for this environment or these agents.
+            ConfigError: The sampler does not support this environment or these agents.
         """

@@ -77,7 +77,7 @@ class TapeRecorder(Hook):
         Raises:
             ConfigError: Nothing was learned from batches.
             ShapeError: Another seed drew otherwise.
-            StorageError: It cannot be written.
+            StorageError: The tape cannot be written.
         """
         if self._ended is not None:
             self._ended.join(self.writer)

@@ -20,7 +20,7 @@ class DQN(DQNSettings):
 
     The target of a drawn step is ``y = r + γ·(1 − terminated)·Q⁻(s', a')`` with Q⁻ the target network and
     ``a' = argmax Q(s', ·)`` (double) or ``argmax Q⁻(s', ·)``; `truncated` does not stop the bootstrap. With
-    n-step returns the batch's own `discount` stands for γ·(1 − terminated). The loss is the mean over the
+    n-step returns the batch's `discount` replaces γ·(1 − terminated). The loss is the mean over the
     batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber).
 
     The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster at first,
@@ -78,7 +78,7 @@ class DQN(DQNSettings):
     needs_next_action: ClassVar[bool] = False
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
-        """Return new agents, replica r made from seeds[r] alone.
+        """Return new agents, replica r made only from seeds[r].
 
         Raises:
             ConfigError: The network does not support such observations, actions are not Discrete, or the device does

@@ -37,8 +37,8 @@ class Captured(Generic[T]):
     the device, and its Python code is not run again. The results of a graph are overwritten by the next call.
 
     Args:
-        function: What to call.
-        device: Where it works; on any but a GPU it is called each time.
+        function: The function.
+        device: Device that it uses; on any device but a GPU, it is called each time.
     """
 
     def __init__(self, function: Callable[[], T], device: torch.device) -> None:

@@ -47,7 +47,7 @@ class Adam(Optimizer):
 class RMSprop(Optimizer):
     """RMSprop: m ← αm + (1 − α)g, v ← αv + (1 − α)g², step λ·g / (√(v − m²) + ε); not centred: without m.
 
-    The defaults are DQN's of 2015, except for ε, which stood under the root there.
+    The defaults are DQN's of 2015, except for ε, which DQN added under the root.
 
     Sources: Hinton 2012; Graves 2013 (centred); Mnih et al. 2015; Young & Tian 2019.
 

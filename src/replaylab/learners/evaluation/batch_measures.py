@@ -2,7 +2,7 @@
 
 In the time between two rounds, at up to 16 moments spread evenly over it, the learner's batch is kept, and another of
 the same size is drawn uniformly, from a separate stream. A round then compares the two kinds, all by the parameters of
-that moment. ``docs/laboratory/measures.md`` says what every number is.
+that moment. ``docs/laboratory/measures.md`` defines every number.
 
 Shapes: R replicas, K moments, B rows, D features.
 """

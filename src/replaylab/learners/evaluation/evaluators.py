@@ -32,8 +32,8 @@ class GreedyEvaluation:
     Args:
         env_id: The environment.
         episodes: Episodes for each replica and evaluation.
-        max_steps: Where an episode is cut in an environment without a time limit, in which a policy may walk in circles
-            for ever. A limit of the environment's own, however large, counts alone.
+        max_steps: Steps after which an episode is cut in an environment without a time limit, in which a policy may
+            walk in circles for ever. If the environment has a limit, however large, only that applies.
         env_options: Arguments of the environment's constructor; for Atari games see `whole_games`.
         autoreset_mode: Autoreset mode of the environments; None: as `make_vector_env` chooses.
     """

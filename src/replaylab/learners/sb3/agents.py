@@ -90,7 +90,7 @@ class SteppedSB3:
         """Return an untrained algorithm.
 
         Raises:
-            ConfigError: It cannot be trained so, or does not fit the spaces.
+            ConfigError: The algorithm does not support the configuration or the spaces.
         """
         transforms = self.configuration.transforms
         if unsupported := [transform for transform in transforms if not isinstance(transform, NStep)]:

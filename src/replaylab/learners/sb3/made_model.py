@@ -35,13 +35,13 @@ def model_of(
         learner: The settings of the algorithm.
         configuration: The configuration of the run.
         seed: Seed of the algorithm.
-        env: Its environment.
+        env: Environment of the algorithm.
         buffer: The class of its replay buffer.
         drawing: Further arguments of the buffer, besides the learner's.
-        weighted: Whether batches may have weights whatever the sampler is.
+        weighted: Whether batches may have weights with any sampler.
 
     Raises:
-        ConfigError: It cannot be made.
+        ConfigError: The algorithm cannot be made.
     """
     kind = algorithms.find(learner.algorithm)
     weighted = weighted or (isinstance(configuration.sampler, Sampler) and configuration.sampler.wants_feedback)

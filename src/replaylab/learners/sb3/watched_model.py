@@ -94,7 +94,7 @@ class DryUpdates:
     """Evaluates batches by the networks of a model of any algorithm, without changing the model.
 
     A second model takes the first one's parameters and trains on the batch. Before it would change its critics, it is
-    stopped: the TD errors have been seen, and the gradient is there.
+    stopped: the TD errors and the gradient are known by then.
 
     Args:
         again: The second model, `WithPriorities`, made as the first one; its buffer is a `HandedBuffer`.

@@ -98,7 +98,7 @@ def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *,
 
     Raises:
         ShapeError: The policy is not (S, A).
-        ConfigError: Its rows are no sampling distributions, or with γ = 1 it never ends an episode from some state.
+        ConfigError: A row is not probabilities that sum to 1, or with γ = 1 it never ends an episode from some state.
     """
     from scipy import sparse
     from scipy.sparse.linalg import spsolve
@@ -128,7 +128,7 @@ def epsilon_greedy(q: Values, epsilon: float = 0.0) -> Values:
 
     Raises:
         ShapeError: The values are not (S, A).
-        ConfigError: One is not finite, or ε no chance.
+        ConfigError: A value is not finite, or ε is not in [0, 1].
     """
     if q.ndim != 2:
         raise ShapeError(f"`q` must be (S, A), but got {q.shape}")

@@ -75,7 +75,7 @@ class Tabular:
             raise ConfigError(f"`online` of {type(self).__name__} must be {rule}, but got False")
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> "TabularAgents":
-        """Return new agents, replica r made from seeds[r] alone.
+        """Return new agents, replica r made only from seeds[r].
 
         Raises:
             ConfigError: The observations or the actions are not Discrete.
@@ -247,7 +247,7 @@ class TabularAgents(EpsilonGreedyAgents):
 
 
 def integers(values: npt.NDArray[Any], first: int = 0) -> npt.NDArray[np.int64]:
-    """Return states or actions counted from 0, of whatever type their space is: products must not overflow."""
+    """Return states or actions counted from 0, as int64, so that products do not overflow."""
     numbers = np.ascontiguousarray(values, dtype=np.int64)
     return numbers - first if first else numbers
 

@@ -169,7 +169,7 @@ def own_replay(make: Callable[..., Replay], parts: Mapping[str, Any]) -> Replay:
         parts: Its keyword arguments, the same as those of `make_replay_buffer`.
 
     Raises:
-        ConfigError: It does not take these arguments, or does not return a replay with a replica for each seed.
+        ConfigError: `make` does not take these arguments, or does not return a replay with a replica for each seed.
     """
     try:
         signature(make).bind(**parts)

@@ -131,7 +131,7 @@ class MetricsRecorder(Hook):
         """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and call the listeners.
 
         Raises:
-            ConfigError: One is not registered, or is not a number for each replica.
+            ConfigError: A metric is not registered, or does not have a number for each replica.
         """
         if due is None:
             due = np.ones(len(self.seeds), np.bool_)

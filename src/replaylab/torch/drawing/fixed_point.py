@@ -39,7 +39,7 @@ def leaves_of(values: Tensor, kind: int, numbers: Tensor, most: int) -> tuple[Te
 
     Args:
         values: TD errors or priorities.
-        kind: Which, as `feedback_kind` states.
+        kind: Kind of the values, as `feedback_kind` returns it.
         numbers: α and ε.
         most: The largest leaf.
     """

@@ -27,7 +27,7 @@ class Draws(nn.Module):
     """Draws for one sampler.
 
     Args:
-        sampler: Its configuration.
+        sampler: Configuration of the sampler.
         ring: The stored steps.
         real: The dtype of probabilities.
 
@@ -171,7 +171,7 @@ class ProportionalDraws(Draws):
     """`Prioritized`, `ReLo` and `LAP`: draws in proportion to integer leaves, by slot.
 
     Args:
-        sampler: Its configuration.
+        sampler: Configuration of the sampler.
         ring: The stored steps.
         real: The dtype of probabilities.
         triton: Whether kernels of Triton run.
