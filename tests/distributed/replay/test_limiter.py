@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from replaylab.distributed.replay import Limiter
+from replaylab.distributed.replay import writer as writer_module
 from replaylab.errors import ConfigError, EmptyBufferError, StorageError
 from tests.distributed.replay.conftest import replay, steps
 from tests.study.execution.test_study_run import wait_for
@@ -98,6 +99,21 @@ def test_draws_that_shards_lost_do_not_count(local, monkeypatch):
         local.clients[0].die()
 
 
+def test_steps_lost_while_they_wait_are_counted(local, monkeypatch):
+    remote = replay(shards=1, limiter=Limiter(1.0, 8.0), min_size=1)
+    writer, client = remote.writer(window=2), local.clients[0]
+    for k in range(4):
+        writer.extend(**steps(5 * k, 5))
+
+    def dies(seconds):
+        client.die()
+        client.held = not client.held
+
+    monkeypatch.setattr(writer_module.time, "sleep", dies)
+    writer.flush()
+    assert (writer.stored, writer.lost_steps) == (10, 10)
+
+
 def test_each_reader_gets_its_share():
     remote = replay(shards=2, limiter=Limiter(2.0, 64.0, timeout=0.02), min_size=20)
     remote.extend(**steps(0, 40))
@@ -114,5 +130,9 @@ def test_each_reader_gets_its_share():
 
 def test_the_learners_own_steps_do_not_wait():
     remote = replay(shards=2, limiter=Limiter(1.0, 8.0), min_size=1)
+    writer = remote.writer()
+    for k in range(4):
+        writer.extend(**steps(5 * k, 5))  # the last ones wait
     assert (remote.extend(**steps(0, 100)) >= 0).all()
+    assert remote.stats().shards[0].waiting == 5
     assert np.isfinite(remote.stats().samples_per_insert)

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -68,8 +68,8 @@ class RemoteWriter:
     and the next ones begin new episodes. A copy in another process begins new episodes, too.
 
     Attributes:
-        stored: Steps acknowledged so far.
-        lost_steps: Steps lost so far with a shard, before they were acknowledged.
+        stored: Steps stored so far, as acknowledged.
+        lost_steps: Steps lost so far with a shard, before they were stored.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RemoteWriter:
         self._name, self._numbers = random.SystemRandom().getrandbits(62), [0] * len(self._lanes)
         self._begins = np.zeros(len(envs), np.bool_)
         self._ids, self._since = list[Any](), 0.0
-        self._sent, self._held = deque[Sent](), set[int]()  # held: shards whose writers wait for the limiter
+        self._sent, self._held = deque[Sent](), Counter[int]()  # held: steps that wait for the limiter, by shard
         self.stored = self.lost_steps = 0
 
     def __reduce__(self) -> Any:
@@ -234,27 +234,25 @@ class RemoteWriter:
         except ActorLost as reason:
             self._lose(shard, int(where.sum()), reason)
             return
-        self.stored += int(where.sum())
-        if tally.waiting:
-            self._held.add(shard)
-        if ids is not None:
+        if ids is None:
+            self._held[shard] += int(where.sum())
+        else:
+            self.stored += int(where.sum())
             out[where] = global_ids(tally.epoch, shard, ids)
 
     def _await_limiter(self, shard: int) -> None:
-        """Wait while steps in a shard wait for the limiter."""
+        """Wait while steps of this writer in a shard wait for the limiter."""
         while shard in self._held:
             time.sleep(POLL)
             try:
-                waiting = self._clients[shard].call("tally").result().waiting
+                if not self._clients[shard].call("tally").result().waiting:
+                    self.stored += self._held.pop(shard)
             except ActorLost as reason:
-                waiting = 0
                 self._lose(shard, 0, reason)
-            if not waiting:
-                self._held.discard(shard)
 
     def _lose(self, shard: int, steps: int, reason: ActorLost) -> None:
-        """Count lost steps, and wait until the shard is restarted."""
-        self.lost_steps += steps
+        """Count lost steps, and those that waited for the limiter, and wait until the shard is restarted."""
+        self.lost_steps += steps + self._held.pop(shard, 0)
         begun = time.monotonic()
         while True:
             if reason.for_good:
