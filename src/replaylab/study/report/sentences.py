@@ -216,33 +216,29 @@ def below_enough_seeds(spec: Spec, seeds: int) -> str | None:
 
 
 def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | None:
-    """Return a warning where the seeds cannot carry a verdict, or None.
+    """Return a warning if no test can find a difference with so few seeds, or None.
 
     Args:
         spec: the study.
-        runs: how many each curve has.
-        pairs: of how many seeds each strategy's runs are compared with the baseline's.
+        runs: Number of runs of each curve.
+        pairs: Number of seeds in each comparison with the baseline.
     """
     seed_counts = set(runs) or {len(spec.seeds)}
     if 1 in seed_counts:
         return "A strategy with a single run has no interval, and no test can show a difference. Add seeds."
-    of: dict[int, list[str]] = {}
+    most = max(seed_counts)
+    seeds_of = {"contrasts": most} if spec.contrasts else {}
     if any(strategy != spec.baseline for *_, strategy in spec.cells):
-        of.setdefault(max(pairs, default=max(seed_counts)), []).append("differences")
-    if spec.contrasts:
-        of.setdefault(max(seed_counts), []).append("contrasts")
+        seeds_of = {"differences": max(pairs, default=most)} | seeds_of
+    too_few = {test: seeds for test, seeds in seeds_of.items() if least_p(seeds) >= SIGNIFICANCE}
     warnings = []
-    for seeds, tests in of.items():
-        least = float(least_p(seeds))
-        whose = "" if seeds == max(seed_counts) else " of both strategies"
-        if least < SIGNIFICANCE:
-            continue
-        if spec.judged_by_role and "contrasts" in tests:  # their p-values are not those of swaps
-            warnings.append(f"With {counted(seeds, 'seed')} no contrast is called higher or lower, whatever its p")
-            tests.remove("contrasts")
-        if tests:
-            warnings.append(
-                f"With {counted(seeds, 'seed')}{whose} no test of {' or '.join(tests)} can reach p < 0.05 whatever the "
-                f"data (its smallest p is {least:.2g})"
-            )
+    if spec.judged_by_role and too_few.pop("contrasts", 0):  # their p-values are not those of swaps
+        warnings.append(f"With {counted(most, 'seed')} no contrast is called higher or lower, whatever its p")
+    for seeds in dict.fromkeys(too_few.values()):
+        tests = " or ".join(test for test in too_few if too_few[test] == seeds)
+        whose = "" if seeds == most else " of both strategies"
+        warnings.append(
+            f"With {counted(seeds, 'seed')}{whose} no test of {tests} can reach p < 0.05 whatever the data (its "
+            f"smallest p is {least_p(seeds):.2g})"
+        )
     return f"{'. '.join(warnings)}: read the intervals, or add seeds." if warnings else None
