@@ -1,4 +1,4 @@
-"""Feedback by slot belongs to the steps that were drawn, whatever lies in their slots by now."""
+"""Feedback by slot belongs to the steps that were drawn, whichever steps the slots hold by now."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def ids(drawn, *slots):
 
 
 class TestDrawn:
-    def test_steps_that_lie_there(self):
+    def test_stored_steps(self):
         assert ids(known(), 3, 1, -1) == [3, 1, -1]
 
     def test_overwritten_since(self):
