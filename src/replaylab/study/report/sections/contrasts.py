@@ -15,7 +15,7 @@ from replaylab.study.report import figures, headline, sentences, tables, verdict
 from replaylab.study.report.headline import sentence
 from replaylab.study.report.page import Column, keys_of, seed_rows
 from replaylab.study.report.sections import replay_measures
-from replaylab.study.report.verdict_matrix import VerdictMatrix
+from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
@@ -126,14 +126,15 @@ def _legend(page: Page, results: Sequence[ContrastResult]) -> str:
 
 def matrix(results: Sequence[ContrastResult]) -> VerdictMatrix:
     """Return the verdicts, a row for each contrast, with the numbers that its sentence has."""
-    rows = []
-    for f in results:
-        margin = headline.margin(f) if f.contrast.equivalence is not None else ""
-        cell = verdict_matrix.cell(f.verdict, f.reported, len(f.each.seeds), margin, f.contrast.better)
-        rows.append((_named(f), [cell]))
     units = list(dict.fromkeys(headline.unit(f.contrast) for f in results))
     column = f"Difference in {units[0]}" if len(units) == 1 else "Difference"
-    return VerdictMatrix("What was compared", "Comparison", [column], rows)
+    return VerdictMatrix("What was compared", "Comparison", [column], [(_named(f), [_cell(f)]) for f in results])
+
+
+def _cell(result: ContrastResult) -> MatrixCell:
+    """Return the verdict on a contrast, with the difference and its interval in words."""
+    seeds, better = len(result.each.seeds), result.contrast.better
+    return verdict_matrix.cell(result.verdict, result.reported, seeds, headline.margin(result), better)
 
 
 def _named(result: ContrastResult) -> str:
@@ -213,20 +214,10 @@ def published_table(page: Page, results: Sequence[ContrastResult]) -> list[Repor
         Column("Published", lambda s: s[1].says, "published", lambda s: s[1].says),
         Column("Source", lambda s: s[1].source, "source", lambda s: s[1].source),
         Column(
-            "Difference here",
-            lambda s: sentences.effect(s[0].reported.interval),
-            "difference low high",
-            lambda s: s[0].reported.interval,
+            "Difference here", lambda s: _cell(s[0]).effect, "difference low high", lambda s: s[0].reported.interval
         ),
-        Column(
-            "Interval",
-            lambda s: (
-                f"{s[0].reported.label}: {sentences.effect_interval(s[0].reported.interval, len(s[0].each.seeds))}"
-            ),
-            "interval",
-            lambda s: s[0].reported.label,
-        ),
-        Column("Verdict", lambda s: sentences.in_words(s[0].verdict, headline.margin(s[0]))),
+        Column("Interval", lambda s: _cell(s[0]).interval, "interval", lambda s: s[0].reported.label),
+        Column("Verdict", lambda s: _cell(s[0]).word),
         Column("Outcome", lambda s: str(s[0].outcome), "outcome", lambda s: s[0].outcome),
     ]
     return [page.table("published", "Published statements", _PUBLISHED, stated, columns)]
