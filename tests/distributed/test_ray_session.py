@@ -52,7 +52,7 @@ def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch, caplog
     watch = HeadWatch.current
     wait_for(lambda: watch.dead)
     waiting = (
-        RayPending(None, "shard 0").result,
+        RayPending(None).result,
         lambda: start(ActorBase, "run/0"),
         lambda: ActorPool.check(None),
         lambda: RayExecutor().wait(None),

@@ -3,13 +3,14 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from time import sleep
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from replaylab.distributed.replay import Snapshots, reader, snapshots
+from replaylab.distributed.replay import Limiter, Snapshots, reader, snapshots
 from replaylab.distributed.replay.ids import shard_of
 from replaylab.errors import ConfigError, OverSizeError, StorageError
 from replaylab.replay import Field, Hindsight, NStep, Uniform
@@ -259,9 +260,26 @@ def test_a_folder_for_snapshots_must_be_writable_and_shared(tmp_path, local, mon
     assert list((tmp_path / "shared").iterdir()) == list((tmp_path / "local").iterdir()) == []
 
 
+def test_a_draw_that_waits_ends_with_the_replay():
+    remote, raised = replay(limiter=Limiter(1.0, 16.0, timeout=1000.0)), []
+
+    def draw():
+        try:
+            remote.sample(8)
+        except StorageError as error:
+            raised.append(str(error))
+
+    thread = Thread(target=draw)
+    thread.start()
+    wait_for(lambda: all(slot.tally for slot in remote._slots))  # it has asked once
+    remote.close()
+    thread.join(10)
+    assert raised == ["the shards of this replay have ended; create it again, or load a snapshot"]
+
+
 def test_a_closed_replay_raises():
     remote = replay()
-    spread(remote, 0, 8)
+    ids = spread(remote, 0, 8)
     with remote:
         remote.sample(2)
     for call in (
@@ -269,6 +287,7 @@ def test_a_closed_replay_raises():
         remote.stats,
         remote.__len__,
         lambda: remote.extend(**steps(0, 5)),
+        lambda: remote.update_priorities(ids, np.ones(8)),
         lambda: remote.probabilities([0]),
         lambda: remote.save("folder"),
     ):

@@ -107,8 +107,15 @@ def test_wrong_placements_and_versions(ray_here):
 def test_a_closed_replay_starts_no_cluster(ray_here, monkeypatch):
     """Ray starts one for any call of an actor while there is none."""
     with RemoteReplay(100, {"x": Field()}, shards=1, seed=0) as replay:
-        replay.extend(x=np.arange(5.0))
+        ids = replay.extend(x=np.arange(5.0))
         assert pickle.loads(pickle.dumps(replay.reader())).sample(2).id.shape == (2,)
+        replay.sample(2)
+    # Ray ends the shards a little later
+    writer, reader = (pickle.loads(pickle.dumps(part)) for part in (replay.writer(), replay.reader()))
+    refused = [lambda: replay.extend(x=np.arange(5.0)), lambda: replay.update_priorities(ids, ids), replay.stats]
+    for call in (*refused, lambda: writer.extend(x=np.arange(5.0)), lambda: reader.sample(2)):
+        with pytest.raises(StorageError, match="the shards of this replay have ended"):
+            call()
     started = []
     monkeypatch.setattr(ray_here, "is_initialized", lambda: False)
     monkeypatch.setattr(ray_here, "init", lambda *_args, **_options: started.append(None))

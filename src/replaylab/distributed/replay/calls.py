@@ -98,11 +98,10 @@ class RayPending:
 
     Args:
         reference: Ray's.
-        name: Name of the actor, for messages.
     """
 
-    def __init__(self, reference: Any, name: str) -> None:
-        self.reference, self._name = reference, name
+    def __init__(self, reference: Any) -> None:
+        self.reference = reference
 
     def ready(self) -> bool:
         """Whether `result` would return or raise at once."""
@@ -144,12 +143,11 @@ class RayClient:
     """Calls the methods of an actor; it can be sent to other processes.
 
     Args:
-        name: Name of the actor, for messages.
         actor: Ray's handle.
     """
 
-    def __init__(self, name: str, actor: Any) -> None:
-        self.name, self.actor = name, actor
+    def __init__(self, actor: Any) -> None:
+        self.actor, self._killed = actor, False
 
     def call(self, method: str, *arguments: Any) -> RayPending:
         """Call a method without waiting for its answer; the arguments may change once this returns.
@@ -157,16 +155,17 @@ class RayClient:
         Raises:
             ActorLost: The actor is dead.
         """
-        if not ray.is_initialized():  # the call would start a cluster
-            raise ActorLost(SHUT_DOWN, for_good=True)
+        if self._killed or not ray.is_initialized():  # it may still answer; or Ray would start a cluster
+            raise ActorLost("the actor was ended" if self._killed else SHUT_DOWN, for_good=True)
         head, large = packed((method, arguments))
         try:
-            return RayPending(self.actor.handle.remote(head, *large), self.name)
+            return RayPending(self.actor.handle.remote(head, *large))
         except LOST as error:
             raise ActorLost(str(error), isinstance(error, FOR_GOOD)) from error
 
     def kill(self) -> None:
-        """End the actor for good."""
+        """End the actor for good, and refuse calls from now on."""
+        self._killed = True
         with contextlib.suppress(Exception):  # Ray may have ended before
             ray.kill(self.actor)
 
@@ -178,7 +177,7 @@ def start(cls: type[ActorBase], name: str, *arguments: Any, **options: Any) -> R
     HeadWatch.wait()
     common: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, "enable_task_events": False}
     actor = ray.remote(cls).options(name=name, **common | options).remote(*arguments)
-    return RayClient(name.partition("/")[2] or name, actor)
+    return RayClient(actor)
 
 
 def placements(placement: str | Sequence[str] | None, shards: int) -> list[dict[str, Any]]:
@@ -216,7 +215,7 @@ def named_actors() -> dict[str, list[str]]:
 def client_of(run: str, name: str) -> RayClient | None:
     """Return the client of a named actor, None if it has ended."""
     try:
-        return RayClient(name, ray.get_actor(f"{run}/{name}", NAMESPACE))
+        return RayClient(ray.get_actor(f"{run}/{name}", NAMESPACE))
     except ValueError:
         return None
 

@@ -233,6 +233,7 @@ class RemoteReader:
         values = values.detach().cpu() if hasattr(values, "detach") else values
         values = np.broadcast_to(np.asarray(values, np.float64).reshape(-1), flat.shape).copy()
         with self._lock:
+            self._check_open()
             self._updates += 1
             if self._template.sampler.wants_feedback:
                 self._feedback.append((flat, values, priority is None))

@@ -313,11 +313,11 @@ class RemoteReplay(RemoteReader):
 
     def close(self) -> None:
         """End the shards, and its own Ray; what they hold is gone, except for snapshots."""
-        with self._lock:
-            for slot in self._slots:  # they end a little after this call
+        self._opened.close()
+        with self._lock:  # not before: a draw in another thread may hold it, and wait for steps
+            for slot in self._slots:
                 slot.lost = slot.for_good = True
             self._group = self._ahead = None
-        self._opened.close()
 
     def _open(self, config: RemoteConfig, saved: snapshots.Saving | None) -> None:
         self.run, self._adding, like = uuid4().hex, Lock(), config.template
