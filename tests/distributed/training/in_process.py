@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import cloudpickle
 
@@ -13,7 +14,7 @@ from replaylab.distributed.training.loop import perform
 from replaylab.distributed.training.options import Actors, Shards
 from replaylab.learners import Callbacks, Checkpoints
 
-MOST_RESTARTS, PROCESSES = 5, {}
+MOST_RESTARTS, PROCESSES = 5, WeakValueDictionary()
 
 
 class Answer:
@@ -43,8 +44,8 @@ class Answer:
 class Process:
     """An object that its first call creates, again after each death."""
 
-    def __init__(self, launcher, name, make):
-        self.launcher, self.name, self.make = launcher, name, make
+    def __init__(self, launcher, name, make, most_restarts):
+        self.launcher, self.name, self.make, self.most_restarts = launcher, name, make, most_restarts
         self.object, self.life, self.killed = None, 0, False
         PROCESSES[id(self)] = self
 
@@ -60,7 +61,7 @@ class Process:
     def call_now(self, method, arguments):
         while self.launcher.dying(self):
             self.object, self.life = None, self.life + 1
-            if self.life > (0 if self.name == HUB else MOST_RESTARTS):
+            if self.life > self.most_restarts:
                 self.killed = True
                 break
         if self.killed:
@@ -94,9 +95,13 @@ class Launcher:
     created: list = field(default_factory=list)
     processes: list = field(default_factory=list)
 
-    def start(self, name, make, *, anywhere=False):
-        self.processes.append(Process(self, name, make))
+    def start(self, name, make, *, anywhere=False, has_state=False):
+        self.processes.append(Process(self, name, make, 0 if has_state else MOST_RESTARTS))
         return self.processes[-1]
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
 
     @property
     def actors(self):

@@ -81,7 +81,7 @@ def test_episodes_are_reported_once():
     ask(new, 0, report=Report(4, 1, [2.0], [3.0]))
     ask(new, 1, report=Report(4, 0, [5.0, 6.0], [7.0, 8.0]))
     assert new.publish(1, None, 0.0, 20, False, {})[0] == Report(8, 1, [2.0, 5.0, 6.0], [3.0, 7.0, 8.0])
-    assert new.publish(2, None, 0.0, 20, False, {})[0] == Report(0, 1, [], [])
+    assert new.publish(2, None, 0.0, 20, False, {})[0] == Report(0, 0, [], [])
 
 
 def test_restarted_actor_loses_its_grant_to_others():

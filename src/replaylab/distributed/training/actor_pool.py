@@ -35,13 +35,13 @@ class ActorPool:
         envs: int,
         stored: int,
     ) -> None:
-        self._hub: Any = launcher.start(HUB, lambda _: Hub(count, envs, stored))
-        self._actors: list[Any] = [
-            launcher.start(f"actor-{number}", make(number, self._hub), anywhere=True) for number in range(count)
+        self._hub: Any = launcher.start(HUB, lambda _: Hub(count, envs, stored), has_state=True)
+        self._runs = [
+            launcher.start(f"actor-{number}", make(number, self._hub), anywhere=True).call("run")
+            for number in range(count)
         ]
-        self._runs = [actor.call("run") for actor in self._actors]
         self._published: Any = None
-        self._lost, self._silent = 0, set[int]()
+        self._silent = set[int]()
 
     @property
     def is_ready(self) -> bool:
@@ -64,9 +64,9 @@ class ActorPool:
                 "reserves (see ray status), or its environment is slow to create or to step, or hangs",
                 *(number, SILENCE),
             )
-        if report.lost > self._lost:
-            log.warning("%d steps were lost with actors or shards, which restart", report.lost - self._lost)
-        self._lost, self._silent = max(report.lost, self._lost), {*silent}
+        if report.lost:
+            log.warning("%d steps were lost with actors or shards, which restart", report.lost)
+        self._silent = {*silent}
         return report
 
     def check(self) -> None:
@@ -86,11 +86,6 @@ class ActorPool:
                     f"actor {number} died too often, the last time because of: {_line(error)}; check the memory of its "
                     "node, and whether the environment ends its process, then continue from the last checkpoint"
                 ) from error
-
-    def stop(self) -> None:
-        """End all processes, the hub last."""
-        for process in (*self._actors, self._hub):
-            process.kill()
 
     @staticmethod
     def _of_hub(answer: Any) -> Any:

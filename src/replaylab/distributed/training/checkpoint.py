@@ -9,16 +9,17 @@ The manifest is replaced once the shards have saved the steps that it counts. So
 checkpoint exists. Actors continue meanwhile: the shards may hold more steps than it counts. Nothing is pickled.
 """
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from replaylab.arguments import instance, whole
 from replaylab.distributed.replay import RemoteReplay
+from replaylab.distributed.training.evaluator import Waiting
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.files.bundle import Bundle, Schema, reading
 from replaylab.learners import Checkpoints
-from replaylab.learners.api.protocols import State
 from replaylab.learners.training.configuration import check_same_run
 from replaylab.trees import flatten, nest
 
@@ -38,9 +39,6 @@ SCHEMA = Schema(
     files="learner",
 )
 
-Evaluations = list[tuple[int, State]]
-"""Steps and weights of evaluations without results."""
-
 
 def discard(saved: Checkpoints | None) -> None:
     """Discard the checkpoint of a previous run in the folder, whose replay a new run will overwrite."""
@@ -48,7 +46,7 @@ def discard(saved: Checkpoints | None) -> None:
         (saved.folder / SCHEMA.manifest).unlink(missing_ok=True)
 
 
-def save(folder: Path, run: LearnerRun, replay: RemoteReplay, waiting: Iterable[tuple[int, State]]) -> None:
+def save(folder: Path, run: LearnerRun, replay: RemoteReplay, waiting: Waiting) -> None:
     """Write a run, with its evaluations without results, to a folder; it replaces the previous checkpoint there.
 
     Raises:
@@ -61,7 +59,7 @@ def save(folder: Path, run: LearnerRun, replay: RemoteReplay, waiting: Iterable[
         draft.describe(settings=run.settings, steps=run.clock.steps, updates=run.agents.updates)
 
 
-def load(folder: Path, run: LearnerRun) -> tuple[Callable[..., RemoteReplay], Evaluations]:
+def load(folder: Path, run: LearnerRun) -> tuple[Callable[..., RemoteReplay], Waiting]:
     """Restore the state that `save` wrote in a new run.
 
     Returns:
@@ -76,5 +74,5 @@ def load(folder: Path, run: LearnerRun) -> tuple[Callable[..., RemoteReplay], Ev
     with reading(folder, "run"):
         state = nest(about.arrays("learner"), "/")
         run.restore(state)
-        evaluations = sorted((int(due), weights) for due, weights in state.get("evaluations", {}).items())
-    return partial(RemoteReplay.load, folder / REPLAY, transforms=run.transforms), evaluations
+        waiting = sorted((int(due), weights) for due, weights in state.get("evaluations", {}).items())
+    return partial(RemoteReplay.load, folder / REPLAY, transforms=run.transforms), deque(waiting)

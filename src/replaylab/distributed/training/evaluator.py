@@ -1,7 +1,7 @@
 """Evaluations in a separate process, while training continues."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +18,9 @@ from replaylab.learners.training.hooks import Callbacks, HookedRun, HookList
 
 Values = Mapping[str, npt.NDArray[np.float64]]
 
+Waiting = deque[tuple[int, State]]
+"""Evaluations without results, oldest first: the steps at which each was due, and weights of the policy."""
+
 
 class Evaluator(HookedRun):
     """Evaluates as training in one process does, on the same episodes.
@@ -29,8 +32,8 @@ class Evaluator(HookedRun):
     """
 
     def __init__(self, configuration: TrainingConfig, learner: Learner, seed: int) -> None:
-        self._values: Values = {}
-        listener = Callbacks(on_metrics=lambda _, values: setattr(self, "_values", values))
+        self._values: dict[str, npt.NDArray[np.float64]] = {}
+        listener = Callbacks(on_metrics=lambda _, values: self._values.update(values))
         super().__init__(configuration, [seed], HookList(configuration, [seed], [listener]))
         self.agents = agents_for(configuration, on_cpu(learner), environments(configuration, 1), [seed])
         self.hooks.evaluations.on_begin(cast("TrainingRun", self))
@@ -48,11 +51,11 @@ class Evaluations:
 
     Args:
         evaluator: Client of a process with an `Evaluator`, which restarts if it dies; None without evaluations.
-        waiting: Evaluations without results, oldest first: steps at which they were due, and weights.
+        waiting: Evaluations without results.
     """
 
-    def __init__(self, evaluator: Any, waiting: Iterable[tuple[int, State]]) -> None:
-        self.waiting, self.evaluator = deque(waiting), evaluator
+    def __init__(self, evaluator: Any, waiting: Waiting) -> None:
+        self.waiting, self._evaluator = waiting, evaluator
         self._answer: Any = None
 
     def results(self, *, wait: bool = False) -> Iterator[tuple[int, Values]]:
@@ -62,7 +65,7 @@ class Evaluations:
             StorageError: The evaluator died too often.
         """
         while self.waiting:
-            self._answer = self._answer or self.evaluator.call("evaluate", *self.waiting[0])
+            self._answer = self._answer or self._evaluator.call("evaluate", *self.waiting[0])
             if not wait and not self._answer.ready():
                 return
             try:

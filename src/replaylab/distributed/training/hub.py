@@ -13,7 +13,7 @@ BYTES = 2**28  # bytes of weights that all actors together get in a second, at m
 
 
 class Report(NamedTuple):
-    """Steps that were stored, steps that were lost with a shard, and returns and lengths of episodes that ended."""
+    """Steps that were stored, steps that were lost, and returns and lengths of episodes that ended, since the last."""
 
     steps: int = 0
     lost: int = 0
@@ -64,7 +64,7 @@ class Hub:
         self._allowed, self._is_end, self._progress, self._version = 0, False, 0.0, -1
         self._weights: State | None = None
         self._weights_period = 0.0
-        self._ends, self._reported = list[tuple[float, float]](), stored
+        self._reports = list[Report]()
         self._figures: dict[str, Any] = {}
         self._waited, self._begun_at = 0.0, monotonic()
 
@@ -83,12 +83,12 @@ class Hub:
         if life < slot.life:
             return None
         if life > slot.life:
-            self._lost += slot.granted
+            report = report._replace(lost=report.lost + slot.granted)
             self._deaths += slot.life >= 0
             slot.life = life
         self._stored += report.steps
         self._lost += report.lost
-        self._ends += zip(report.returns, report.lengths, strict=True)
+        self._reports.append(report)
         slot.granted, slot.version, slot.heard_at = 0, version, monotonic()
         room = self._allowed - self._stored - self._granted
         if self._version < 0 or room <= 0 or (room < wanted * self._envs and not self._is_end):
@@ -116,8 +116,7 @@ class Hub:
             figures: Figures of the training for `read`; empty: unchanged.
 
         Returns:
-            Steps stored and episodes ended since the last call, with the lost steps of the training; and the slots of
-            silent actors, whose grants pass to others.
+            The results of all actors since the last call; and the slots of silent actors, whose grants pass to others.
         """
         self._progress, self._allowed, self._is_end = progress, allowed, is_end
         if weights is not None:
@@ -127,10 +126,9 @@ class Hub:
         silent = self._silent
         for i in silent:
             self._slots[i].granted = 0
-        returns, lengths = [end[0] for end in self._ends], [end[1] for end in self._ends]
-        self._ends.clear()
-        new, self._reported = self._stored - self._reported, self._stored
-        return Report(new, self._lost, returns, lengths), silent
+        new, self._reports = self._reports, []
+        returns, lengths = [x for report in new for x in report.returns], [x for report in new for x in report.lengths]
+        return Report(sum(report.steps for report in new), sum(report.lost for report in new), returns, lengths), silent
 
     def read(self) -> dict[str, Any]:
         """Return the learner's last figures, with those of the actors; empty before the first."""

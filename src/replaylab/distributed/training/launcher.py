@@ -13,7 +13,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 import replaylab
 from replaylab.distributed.own_code import digest_of, unpacked
 from replaylab.distributed.replay.calls import ActorBase, RayClient, node_id, restarts, start
-from replaylab.distributed.training.actor_pool import HUB
 from replaylab.distributed.versions import check_version
 
 MOST_RESTARTS = 20
@@ -57,18 +56,26 @@ class Launcher:
 
     def __init__(self, run: str, cores: float, code: bytes) -> None:
         self._run, self._cores, self._code = run, cores, code
+        self._started: list[RayClient] = []
 
-    def start(self, name: str, make: Callable[[int], Any], *, anywhere: bool = False) -> RayClient:
+    def start(
+        self, name: str, make: Callable[[int], Any], *, anywhere: bool = False, has_state: bool = False
+    ) -> RayClient:
         """Start a process whose object `make` creates, on this node or, to step environments, anywhere.
 
-        Ray restarts it if it dies, and repeats calls without an answer; but not the hub, which has a state.
+        If it dies, Ray restarts it and repeats calls without an answer, except if it has a state.
         """
-        options: dict[str, Any] = {"max_restarts": MOST_RESTARTS, "max_task_retries": MOST_RESTARTS}
+        restarts = 0 if has_state else MOST_RESTARTS
+        options: dict[str, Any] = {"max_restarts": restarts, "max_task_retries": restarts}
         if anywhere:
             options |= {"num_cpus": self._cores, "scheduling_strategy": "SPREAD"}
         else:
             options |= {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id(), soft=False)}
-        if name == HUB:
-            options |= {"max_restarts": 0, "max_task_retries": 0}
         pickled = ray.cloudpickle.dumps(make)  # type: ignore[no-untyped-call]
-        return start(Part, f"{self._run}/{name}", self._code, pickled, replaylab.__version__, **options)
+        self._started.append(start(Part, f"{self._run}/{name}", self._code, pickled, replaylab.__version__, **options))
+        return self._started[-1]
+
+    def stop(self) -> None:
+        """End all processes, the first one last."""
+        for process in reversed(self._started):
+            process.kill()

@@ -13,7 +13,7 @@ from replaylab.distributed.replay import RemoteOptions, RemoteReplay, Snapshots
 from replaylab.distributed.training import checkpoint
 from replaylab.distributed.training.actor import Actor
 from replaylab.distributed.training.actor_pool import ActorPool
-from replaylab.distributed.training.evaluator import Evaluations, Evaluator
+from replaylab.distributed.training.evaluator import Evaluations, Evaluator, Waiting
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.options import Actors, Shards
 from replaylab.learners import Checkpoints, Metrics, Stream
@@ -46,7 +46,7 @@ def perform(
         resume: Folder of the run to continue; None: a new one.
         launch: Returns a `Launcher`, from the name of the replay's run.
     """
-    first_life, envs, waiting = 0, actors.envs, checkpoint.Evaluations()
+    first_life, envs, waiting = 0, actors.envs, Waiting()
     if resume is None:
         checkpoint.discard(checkpoints)
         create = _replay_of(run, actors.environments)
@@ -58,36 +58,34 @@ def perform(
     if checkpoints is not None and checkpoints.every is not None:
         snapshot = Snapshots(checkpoints.folder.resolve() / checkpoint.REPLAY, shards.snapshot_period)
     options = RemoteOptions(placement=shards.placement, snapshot=snapshot)
-    seed = sequence(run.seeds[0], Stream.SAMPLING, run.clock.steps)
-    replay = create(shards=shards.count, seed=seed, options=options)
+    configuration, learner, (seed,) = run.configuration, run.learner, run.seeds
+    sampling = sequence(seed, Stream.SAMPLING, run.clock.steps)
+    replay = create(shards=shards.count, seed=sampling, options=options)
 
     def make(number: int, hub: Any) -> Callable[[int], Actor]:
-        configuration, learner, seed = run.configuration, run.learner, run.seeds[0]
         writer = replay.writer(range(number * envs, (number + 1) * envs))
         return lambda life: Actor(number, first_life + life, actors, configuration, learner, seed, writer, hub)
 
     with ExitStack() as running:
         running.callback(replay.close)
         launcher = launch(replay.run)
+        running.callback(launcher.stop)
         pool = ActorPool(launcher, make, actors.count, envs, run.clock.steps)
-        running.callback(pool.stop)
-        evaluations = Evaluations(None, waiting)
-        if run.configuration.eval_every is not None:
-            evaluated = run.configuration, run.learner, run.seeds[0]
-            evaluations.evaluator = launcher.start("evaluator", lambda _: Evaluator(*evaluated))
-            running.callback(evaluations.evaluator.kill)
+        evaluator = None
+        if configuration.eval_every is not None:
+            evaluator = launcher.start("evaluator", lambda _: Evaluator(configuration, learner, seed))
+        evaluations = Evaluations(evaluator, waiting)
         run.replay = cast("Replay", OneReplica(cast("Replay", replay)))
         run.hooks.emit("on_begin", run)
         learning = Learning(run, pool, evaluations, replay)
-        periods = {"evaluation": run.configuration.eval_every, "checkpoint": checkpoints and checkpoints.every}
+        periods = configuration.eval_every, checkpoints and checkpoints.every
         while run.until < run.clock.total:
-            stops = [(run.until // period + 1) * period for period in periods.values() if period]
+            stops = [(run.until // every + 1) * every for every in periods if every]
             run.until = min([run.clock.total, *stops])
             learning.advance()
-            due = {name for name, every in periods.items() if every and _is_due(run, every)}
-            if "evaluation" in due:
+            if _is_due(run, configuration.eval_every):
                 evaluations.waiting.append((run.until, run.weights()))
-            if checkpoints is not None and "checkpoint" in due:
+            if checkpoints is not None and _is_due(run, checkpoints.every):
                 checkpoint.save(checkpoints.folder.resolve(), run, replay, evaluations.waiting)
         learning.report_evaluations(wait=True)
         run.hooks.emit("on_end", run, run.clock.over)
@@ -166,8 +164,8 @@ class Learning:
         }
 
 
-def _is_due(run: LearnerRun, every: int) -> bool:
-    return run.until % every == 0 or run.until == run.clock.total
+def _is_due(run: LearnerRun, every: int | None) -> bool:
+    return every is not None and (run.until % every == 0 or run.until == run.clock.total)
 
 
 def _replay_of(run: LearnerRun, environments: int) -> Callable[..., RemoteReplay]:
