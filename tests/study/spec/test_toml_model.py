@@ -8,7 +8,8 @@ from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study import Spec
 from replaylab.study.spec.custom_components import CODE, TAKEN
-from replaylab.study.spec.toml_model import LearnerTable, StrategyTable
+from replaylab.study.spec.study_tables import StudyTables
+from replaylab.study.spec.toml_model import LearnerTable, StrategyTable, StudyToml
 from tests.study.tiny import table
 
 EVALUATION = ", ".join(setting.key for setting in IN_STUDIES.values() if setting.table == "evaluation")
@@ -136,6 +137,12 @@ def test_several_mistakes_are_reported_at_once():
     with pytest.raises(SpecError) as caught:
         Spec.from_table(table(seds=1, budget__steps=0, learners__dqn__vary=3), source="s")
     assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize("key", sorted(StudyToml.model_fields.keys() - {"environments", "learners", "strategies"}))
+def test_a_record_has_the_files_rules_and_defaults(key):
+    """They are written twice, because a record has its fields in another order."""
+    assert repr(StudyTables.model_fields[key]) == repr(StudyToml.model_fields[key])
 
 
 def test_custom_components_have_no_field_named_as_a_key():
