@@ -109,6 +109,31 @@ def test_options_of_actors_for_a_run_without(option, tmp_path, capsys):
     assert f"{option[0]} is for runs with actors, but {tmp_path} holds none" in capsys.readouterr().err
 
 
+GATED = """
+import time
+from pathlib import Path
+
+import gymnasium as gym
+
+class Gated(gym.Wrapper):
+    '''CartPole that takes its 151st step once there is a file "open".'''
+
+    steps = 0
+
+    def __init__(self, folder):
+        super().__init__(gym.make("CartPole-v1"))
+        self.file = Path(folder, "open")
+
+    def step(self, action):
+        self.steps += 1
+        while self.steps > 150 and not self.file.exists():
+            time.sleep(0.01)
+        return self.env.step(action)
+
+gym.register("Gated-v0", Gated)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "word", "code"),
@@ -117,13 +142,16 @@ def test_options_of_actors_for_a_run_without(option, tmp_path, capsys):
 def test_all_is_killed_or_interrupted_and_goes_on(end, word, code, tmp_path):
     """By kill -9 of the learner and of every process of its Ray; by Ctrl-C and SIGTERM, after which none is left."""
     pytest.importorskip("ray")
+    (tmp_path / "gated.py").write_text(GATED)
+    run = tmp_path / "run"
     command = [sys.executable, "-m", "replaylab", "train"]
     options = ["--actors", "2", "--steps", "6000", "--learner-options", "hidden=[8]", "train_period=8"]
-    saving = ["--save", str(tmp_path), "--save-every", "500"]
+    options += ["--env", "gated:Gated-v0", "--env-options", f"folder={tmp_path}"]
+    saving = ["--save", str(run), "--save-every", "500"]
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
     arguments = [*command, *options, *saving]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as training:
-        wait_for(lambda: (tmp_path / "distributed.json").exists() or training.poll() is not None, 300.0)
+    with subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as training:
+        wait_for(lambda: (run / "distributed.json").exists() or training.poll() is not None, 300.0)
         assert training.poll() is None
         with_it = [training.pid, *descendants(training.pid)] if end == signal.SIGKILL else [training.pid]
         below = list(descendants(training.pid))
@@ -132,9 +160,11 @@ def test_all_is_killed_or_interrupted_and_goes_on(end, word, code, tmp_path):
         said = training.communicate()[1]
     assert training.returncode == code
     if word:
-        assert said == f"replaylab: {word}; replaylab train --resume {tmp_path} continues from the last checkpoint.\n"
+        assert said == f"replaylab: {word}; replaylab train --resume {run} continues from the last checkpoint.\n"
         assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
-    done = subprocess.run([*command, "--resume", str(tmp_path)], capture_output=True, text=True, timeout=400)
+    (tmp_path / "open").touch()
+    resuming = [*command, "--resume", str(run)]
+    done = subprocess.run(resuming, cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert "final return" in done.stdout
 
