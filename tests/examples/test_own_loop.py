@@ -19,7 +19,7 @@ HEADINGS = ("Prioritized replay", "n-step returns", RESUME, "Draw ahead, on a de
 
 
 @pytest.fixture(autouse=True)
-def _small(tmp_path, monkeypatch):
+def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
