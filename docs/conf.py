@@ -1,4 +1,4 @@
-"""Settings by which `make docs` builds the documentation."""
+"""Settings of Sphinx for `make docs`."""
 
 import enum
 import inspect
@@ -76,7 +76,7 @@ def bars(app, what, name, obj, options, lines):  # noqa: ARG001
 
 
 def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG001
-    """Name NumPy's types by the names they are written with, and show the values of defaults, not their names."""
+    """Shorten NumPy's types, and show the values of defaults that are named constants."""
 
     def shorten(text):
         for long, short in LONG.items():
@@ -85,10 +85,8 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
         return re.sub(array, r"NDArray[\1]", text)
 
     def value(match):
-        names = vars(sys.modules[inspect.unwrap(obj).__module__])
-        default = eval(match[1], dict(names))
-        named = isinstance(default, type | enum.Enum) or callable(default)
-        return match[0] if named else f"= {default!r}"
+        default = eval(match[1], dict(vars(sys.modules[inspect.unwrap(obj).__module__])))
+        return match[0] if callable(default) or isinstance(default, enum.Enum) else f"= {default!r}"
 
     if signature:
         signature = re.sub(r"= ([A-Za-z_]\w*\.\w+|[A-Z][A-Z_]+)(?=[,)])", value, signature.replace("<factory>", "{}"))
