@@ -96,11 +96,10 @@ def line_styles(
     chosen: dict[str, str] = {}
     preferred = {s: FIXED.get(s) or FIXED.get((kinds or {}).get(s, ""), "") for s in strategies}
     for strategy in sorted(strategies, key=lambda s: (s not in FIXED, not preferred[s])):  # the known ones first
-        start = _FREE.index(preferred[strategy]) if preferred[strategy] else crc32(strategy.encode()) % len(HUES)
-        order = [*_FREE[start:], *_FREE[:start]]
-        similar = {variable for variable in order if uses.get(_SIMILAR.get(variable, ""))}
         preference = preferred[strategy]
-        chosen[strategy] = min(order, key=lambda v: (uses[v], v in similar and v != preference))
+        start = _FREE.index(preference) if preference else crc32(strategy.encode()) % len(HUES)
+        similar = {variable for variable, other in _SIMILAR.items() if uses[other]} - {preference}
+        chosen[strategy] = min([*_FREE[start:], *_FREE[:start]], key=lambda v: (uses[v], v in similar))
         uses[chosen[strategy]] += 1
     patterns = {variable: iter(_PATTERNS * len(strategies)) for variable in COLORS}
     styles = {}

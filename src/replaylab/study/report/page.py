@@ -44,10 +44,10 @@ BAND = (*KEYS, "step", "iqm", "low", "high")
 WORD_COLUMNS = frozenset(
     ("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "Published")
 ) | {"Source", "Outcome"}
-"""Heads of columns that hold words; the others' numbers stand to the right."""
+"""Heads of columns that hold words, aligned to the left; numbers are aligned to the right."""
 
 MOST_ON_PAGE = 600_000
-"""Bytes of a figure on the page; a larger one stands beside it, as its own picture."""
+"""Bytes of a figure on the page; a larger one is a separate file beside it."""
 
 
 def keys_of(kind: str, names: Sequence[str]) -> list[str]:
@@ -221,7 +221,7 @@ class Page:
             )
             for group in drawing.groups
         ]
-        axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
+        axes = f" {sentences.capital(drawing.axes)}." if drawing.axes else ""
         numbers_of = [panel.readout for group in drawing.groups for panel in group.panels]
         read = Markup(readout.to_json(numbers_of)) if any(numbers_of) else None
         beside = sum(len(panel) for _, panels in groups for panel in panels) + len(read or "") > MOST_ON_PAGE
