@@ -17,18 +17,20 @@ def descendants(of=None):
             except OSError:
                 continue
             children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-    found, waiting = {}, [os.getpid() if of is None else of]
+    below, waiting = {}, [os.getpid() if of is None else of]
     while waiting:
         for child in children.get(waiting.pop(), []):
-            found[child] = lines[child]
+            below[child] = lines[child]
             waiting.append(child)
-    return found
+    return below
 
 
 def busy_workers(of=None):
     """Return the Ray workers that perform a task, each with the chunk's label."""
-    found = {pid: line for pid, line in descendants(of).items() if line.startswith("ray::") and " · " in line}
-    return {pid: line.removeprefix("ray::").strip() for pid, line in found.items()}
+    lines = descendants(of).items()
+    return {
+        pid: line.removeprefix("ray::").strip() for pid, line in lines if line.startswith("ray::") and " · " in line
+    }
 
 
 def training(of=None):

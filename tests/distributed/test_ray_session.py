@@ -76,14 +76,14 @@ from replaylab.distributed.replay import RemoteReplay
 from replaylab.errors import StorageError
 from tests.distributed.processes import descendants
 
-with RemoteReplay(100, {"x": Field()}, shards=1, seed=0) as made:
-    made.add(x=1.0)
+with RemoteReplay(100, {"x": Field()}, shards=1, seed=0) as replay:
+    replay.add(x=1.0)
     (head,) = [pid for pid, line in descendants().items() if "gcs_server" in line]
     os.kill(head, signal.SIGKILL)
     killed_at = time.monotonic()
     try:
         while time.monotonic() - killed_at < 60:
-            made.sample(1)
+            replay.sample(1)
     except StorageError as error:
         print(time.monotonic() - killed_at, error)
 """
@@ -190,7 +190,7 @@ def test_another_cluster_than_the_one_that_is_joined(monkeypatch, asked, joined,
 def test_addresses_of_this_machine():
     assert ray_session._numbers("localhost") & {"127.0.0.1", "::1"}
     assert ray_session._numbers("no such host") == ray_session._numbers("x" * 70) == set()
-    assert [ray_session._is_here(one) for one in ("127.0.0.1", "203.0.113.9", "2001:db8::9")] == [True, False, False]
+    assert [*map(ray_session._is_here, ("127.0.0.1", "203.0.113.9", "2001:db8::9"))] == [True, False, False]
 
 
 def test_an_address_of_ray_client():

@@ -6,5 +6,5 @@ from tests.senseless import Call, wrongs
 
 def test_senseless_makings():
     accepts = {"address": "None", "workers": "None", "gpus": "0"}
-    given = {"address": "auto", "workers": 2, "cores": 1.0, "gpus": 0.0}
-    assert wrongs(Call(RayExecutor, given, accepts)) == []
+    arguments = {"address": "auto", "workers": 2, "cores": 1.0, "gpus": 0.0}
+    assert wrongs(Call(RayExecutor, arguments, accepts)) == []
