@@ -83,7 +83,8 @@ def test_ctrl_c_during_the_check_leaves_no_folder(long, tmp_path):
 @pytest.mark.no_sanitizer
 def test_ctrl_c_keeps_checkpoints_of_what_is_in_training(long, tmp_path):
     out = tmp_path / "out"
-    code, printed = interrupted(["study", "run", str(long), "--out", str(out), "--workers", "2"], b"4 runs to do", 4.0)
+    command = ["study", "run", str(long), "--out", str(out), "--workers", "2"]
+    code, printed = interrupted(command, b"0 of 4 runs done, 4 in training", 2.0)
     assert code == 130
     message = re.compile(r"holds the results of 0 of 4 runs\s+and\s+checkpoints\s+of\s+4\s+more;")
     assert message.search(printed.decode()), printed
