@@ -92,29 +92,36 @@ def lines_of(reporter_kind, act, silent_seconds, monkeypatch, **options):
 
 
 def test_plain_lines_go_on_while_nothing_happens(chunks, monkeypatch):
-    def act(reporter):
-        reporter.activity("checking 2 cells")
-        time.sleep(0.1)
-        reporter.activity("checked 1 of 2 cells")
-        time.sleep(0.1)
-        reporter.begin(chunks, [], 1)
-        reporter.progress(chunks[0], 30)
-        time.sleep(0.1)
-        reporter.end()
-        with showing(reporter, "writing the report"):
-            time.sleep(0.1)
-        time.sleep(0.1)
-
-    printed = lines_of(PlainReporter, act, 0.03, monkeypatch).splitlines()
     expected = [
         "checking 2 cells",
-        r"checking 2 cells, \d s",
-        r"checked 1 of 2 cells, \d s",
+        r"checking 2 cells, \d+ s",
+        r"checked 1 of 2 cells, \d+ s",
         "8 runs to do, 2,400 environment steps, 1 worker.",
         r"  \d%  0 of 8 runs done, .*steps/s.*",
         "writing the report",
-        r"writing the report, \d s",
+        r"writing the report, \d+ s",
     ]
+
+    def wait_for(reporter, line):
+        deadline = time.monotonic() + 60.0
+        while not re.search(f"^{line}$", reporter._console.file.getvalue(), re.MULTILINE):
+            assert time.monotonic() < deadline, f"no line {line!r}"
+            time.sleep(0.005)
+
+    def act(reporter):
+        reporter.activity("checking 2 cells")
+        wait_for(reporter, expected[1])
+        reporter.activity("checked 1 of 2 cells")
+        wait_for(reporter, expected[2])
+        reporter.begin(chunks, [], 1)
+        reporter.progress(chunks[0], 30)
+        wait_for(reporter, expected[4])
+        reporter.end()
+        with showing(reporter, "writing the report"):
+            wait_for(reporter, expected[6])
+        time.sleep(0.1)
+
+    printed = lines_of(PlainReporter, act, 0.03, monkeypatch).splitlines()
     kinds = [next(i for i, line in enumerate(expected) if re.fullmatch(line, shown)) for shown in printed]
     assert kinds == sorted(kinds)
     assert set(kinds) == set(range(len(expected)))
