@@ -3,10 +3,12 @@
 import json
 import math
 
+from replaylab import Field
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.distributed import status
-from replaylab.distributed.replay.calls import ActorBase, start
+from replaylab.distributed.replay.calls import ActorBase, start, start_shards
 from replaylab.distributed.replay.figures import ShardFigures
+from replaylab.distributed.replay.shard import Declaration
 from replaylab.distributed.status import ReplayStatus
 
 SHARD = ShardFigures(0, 3, True, node="abcdef012345", size=50, total=12.5, added=80, waiting=7)
@@ -67,6 +69,13 @@ class Ends(ActorBase):
         import os
 
         os._exit(0)
+
+
+def test_shards_that_have_not_begun_are_silent(ray_here):
+    options = {"capacity": 10, "fields": {"x": Field()}}
+    (shard,) = start_shards("run", [Declaration(0, 0, options, 0, keeps_episodes=False, hidden=())], None)
+    assert status._status("run", ["0"]) == ReplayStatus("run", (), (0,), None)
+    shard.kill()
 
 
 def test_processes_that_end_meanwhile_are_left_out(ray_here):

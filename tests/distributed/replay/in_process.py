@@ -2,7 +2,7 @@
 
 import pickle
 from contextlib import contextmanager
-from threading import RLock
+from threading import Event, RLock
 from unittest.mock import patch
 
 from replaylab.distributed.replay.shard import ActorLost, Shard
@@ -69,7 +69,7 @@ class Client:
         for pending in self.queue[answered:]:
             pending.error, pending.done = ActorLost("killed"), True
         self.queue.clear()
-        self.shard._ended = True  # no snapshots in the background any more
+        self.shard._save = lambda _: Event().wait()  # no snapshots in the background any more
         self.dead = True
 
     def kill(self):

@@ -1,13 +1,17 @@
 """Replays come back from snapshots, onto as many shards and onto others."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
 from replaylab.distributed.replay import Snapshots, remote_replay
+from replaylab.distributed.replay.shard import ActorLost, Shard
 from replaylab.errors import SnapshotError, StorageError
 from replaylab.replay import NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
 from tests.distributed.replay.conftest import EPISODES, episode, load, replay
 from tests.distributed.replay.test_feedback import spread
+from tests.study.execution.test_study_run import wait_for
 
 
 def filled(shards):
@@ -135,6 +139,30 @@ def test_ids_from_before_a_restore_are_those_of_lost_shards(tmp_path, local, sha
             assert not loaded.probabilities(before).any()
         assert loaded.stats().stale_updates == 100 * len(ids)
         ids.append(spread(loaded, 0, 100))
+
+
+def test_nothing_is_saved_before_all_is_loaded(tmp_path, local, monkeypatch):
+    """A snapshot in the same folder would remove the one that is being loaded."""
+    filled(2).save(tmp_path)
+    take_over, folders = Shard.take_over, []
+
+    def taking_over(shard, *given):
+        folders.extend(tmp_path.glob("run-*"))
+        return take_over(shard, *given)
+
+    monkeypatch.setattr(Shard, "take_over", taking_over)
+    loaded = load(tmp_path, shards=3, snapshot=Snapshots(tmp_path, period=0.001))
+    assert len({*folders}) == 1
+    wait_for(lambda: list(tmp_path.glob("run-*")) == [tmp_path / f"run-{loaded.run}"])
+    loaded.close()
+
+
+def test_a_shard_that_dies_while_steps_move(tmp_path, local, monkeypatch):
+    filled(2).save(tmp_path)
+    monkeypatch.setattr(Shard, "export", Mock(side_effect=ActorLost("killed")))
+    with pytest.raises(StorageError, match="a shard ended before all had begun: killed"):
+        load(tmp_path, shards=3)
+    assert all(client.closed for client in local.clients[2:])
 
 
 def test_a_missing_shard_is_an_error(tmp_path):

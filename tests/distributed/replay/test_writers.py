@@ -99,6 +99,8 @@ def test_a_writer_waits_for_the_oldest_of_its_window(local):
         assert writer.unacknowledged <= 3
     with pytest.raises(ConfigError, match="call its flush"):
         pickle.dumps(writer)
+    with pytest.raises(ConfigError, match=r"send its reader\(\) or its writer\(\)"):
+        pickle.dumps(remote)
     writer.flush()
     assert len(remote) == 50
 

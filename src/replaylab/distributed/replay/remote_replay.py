@@ -20,7 +20,7 @@ from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, global_ids, shard_of
 from replaylab.distributed.replay.options import DECLARED, RemoteConfig, RemoteOptions
 from replaylab.distributed.replay.reader import POLL, ROWS, RemoteReader
-from replaylab.distributed.replay.starting import Start, connect, probed, started
+from replaylab.distributed.replay.starting import Start, all_begin, connect, probed, started
 from replaylab.distributed.replay.writer import RemoteWriter, checked_envs
 from replaylab.errors import ConfigError, StorageError
 from replaylab.files.folder import folder_of
@@ -166,6 +166,9 @@ class RemoteReplay(RemoteReader):
 
     def __enter__(self) -> Self:
         return self
+
+    def __reduce__(self) -> Any:
+        raise ConfigError("a RemoteReplay stays in its process; send its reader() or its writer() to others")
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -333,19 +336,20 @@ class RemoteReplay(RemoteReader):
         snapshot, saving = config.options.snapshot, None
         if snapshot is not None:
             saving = snapshots.Saving(Path(snapshot.folder).resolve(), self._about, snapshot.period)
-        with ExitStack() as opened:
+        with ExitStack() as opened, all_begin():
             start = connect(config.options, opened)
             with probed(saving) as probe:
                 declarations = config.declarations(epoch, folders, saving)
                 clients = started(start, self.run, declarations, probe, opened)
             RemoteReader.__init__(self, clients, config)
-            if saving is not None:
-                self._template.save(saving.template)
             if saved is not None:
                 with suppress(StorageError):  # the folder may be read-only
                     snapshots.claim(saved, epoch)
                 if saved.about["shards"] != config.shards:
                     self._take_over(start, saved)
+            if saving is not None:  # not before: a new snapshot replaces the one that is being loaded
+                self._template.save(saving.template)
+                self._ask("keep_saving")
             everywhere = np.arange(config.envs)
             self._own_writer = RemoteWriter(clients, config, everywhere, 64, ROWS_AT_ONCE, limited=False)
             self._opened = opened.pop_all()

@@ -39,7 +39,7 @@ RUN = 1024
 
 
 class ActorLost(Exception):  # noqa: N818 - callers handle it; users never see it
-    """An actor died before it answered. It will be restarted, unless `for_good`."""
+    """An actor died before it answered, or has not begun. It will be restarted, unless `for_good`."""
 
     def __init__(self, reason: str, for_good: bool = False) -> None:
         super().__init__(reason)
@@ -111,6 +111,7 @@ class Shard:
         self._epoch, self._node = declaration.epoch + restarts, node or platform.node()
         if restarts:
             self.begin()
+            self.keep_saving()
 
     def survey(self, probe: str | None) -> tuple[str, int, int]:
         """Return the node, its memory in bytes, and the bytes that the buffer will need.
@@ -132,10 +133,10 @@ class Shard:
 
     def begin(self) -> Tally:
         """Create the buffer, empty or from a snapshot."""
-        declared, saving = self._declared, self._declared.saving
+        declared = self._declared
         self._started, self._serial, self._fed, self._stale = time.monotonic(), 0, 0, 0
         self._added = self._drawn = 0
-        self._limit, self._queue, self._ended = declared.limit, deque[Unroll](), False
+        self._limit, self._queue = declared.limit, deque[Unroll]()
         self._saving_error: str | None = None
         self._saves = Lock()
         self._shares: list[list[Ids]] = []
@@ -146,7 +147,11 @@ class Shard:
         self._last_unroll = np.full((2, envs), -1, np.int64)  # writer and number
         self._episodes = np.full(envs, 2 * buffer.next_id, np.int64)  # above all numbers before
         self.buffer = buffer
-        if saving is not None:
+        return self.tally()
+
+    def keep_saving(self) -> Tally:
+        """Save it in the background from now on, if snapshots are declared."""
+        if (saving := self._declared.saving) is not None:
             Thread(target=self._save_in_background, args=(saving,), daemon=True).start()
         return self.tally()
 
@@ -204,7 +209,13 @@ class Shard:
         return Tally(self._epoch, self._serial, buffer.size, *totals, *counts, *self._counts_at_start)
 
     def figures(self) -> tuple[dict[str, Any], Tally]:
-        """Return figures since it was started, by the names of `ShardFigures`."""
+        """Return figures since it was started, by the names of `ShardFigures`.
+
+        Raises:
+            ActorLost: It has not begun.
+        """
+        if not hasattr(self, "buffer"):
+            raise ActorLost("the shard has not begun")
         tally, seconds = self.tally(), max(time.monotonic() - self._started, 1e-9)
         counted = {
             "node": self._node,
@@ -219,11 +230,8 @@ class Shard:
 
     def save(self, folder: str) -> Tally:
         """Write a snapshot. A kill at any moment leaves the previous one or the new one, complete."""
-        with self._saves:
-            tally = self.tally()
-            snapshots.write_counts(Path(folder), tally.added, tally.drawn)
-            self.buffer.save(folder)
-        return tally
+        self._save(folder)
+        return self.tally()
 
     def export(self, part: int, parts: int, target: int, targets: int) -> tuple[dict[str, Any], list[int], Floats]:
         """Return steps that one of several other shards is to take over: columns, lengths of episodes, and priorities.
@@ -333,12 +341,18 @@ class Shard:
             log.warning("shard %d starts empty, since its snapshot cannot be read: %s", declared.number, error)
             return None
 
+    def _save(self, folder: str) -> None:
+        """Write a snapshot; other threads may change the buffer meanwhile, and the queue."""
+        with self._saves:
+            snapshots.write_counts(Path(folder), self._added, self._drawn)
+            self.buffer.save(folder)
+
     def _save_in_background(self, saving: snapshots.Saving) -> None:
         number = self._declared.number
         time.sleep(saving.period * (number + 1) / saving.about["shards"])  # not all shards at once
-        while not self._ended:
+        while True:
             try:
-                self.save(saving.folder_of(number))
+                self._save(saving.folder_of(number))
                 snapshots.seal_if_complete(saving)
                 self._saving_error = None
             except (ReplayError, OSError) as error:

@@ -31,27 +31,34 @@ def started(
     """Start shards, which end with `opened`, and wait until they have begun.
 
     Raises:
+        ActorLost: A shard ended.
         OverSizeError: Those on a node need more memory than it has.
-        StorageError: A shard cannot be started, or cannot write to the folder for snapshots.
+        StorageError: A shard cannot write to the folder for snapshots.
     """
     clients = start(run, declarations)
     for client in clients:
         opened.callback(client.kill)
-    try:
-        surveys = [pending.result() for pending in [client.call("survey", probe) for client in clients]]
-        for node, memory, _ in surveys:
-            needed = [survey[2] for survey in surveys if survey[0] == node]
-            if sum(needed) > memory:
-                raise OverSizeError(
-                    f"{len(needed)} shards on node {node} need {sum(needed) / 2**20:,.1f} MiB together, but it has "
-                    f'{memory / 2**20:,.1f} MiB; use a smaller capacity, store less in a step (next_obs="derived", '
-                    'compressed or smaller fields), or add nodes and pass placement="spread"'
-                )
-        for pending in [client.call("begin") for client in clients]:
-            pending.result()
-    except ActorLost as error:
-        raise StorageError(f"a shard ended before it had begun: {str(error).partition(chr(10))[0]}") from error
+    surveys = [pending.result() for pending in [client.call("survey", probe) for client in clients]]
+    for node, memory, _ in surveys:
+        needed = [survey[2] for survey in surveys if survey[0] == node]
+        if sum(needed) > memory:
+            raise OverSizeError(
+                f"{len(needed)} shards on node {node} need {sum(needed) / 2**20:,.1f} MiB together, but it has "
+                f'{memory / 2**20:,.1f} MiB; use a smaller capacity, store less in a step (next_obs="derived", '
+                'compressed or smaller fields), or add nodes and pass placement="spread"'
+            )
+    for pending in [client.call("begin") for client in clients]:
+        pending.result()
     return clients
+
+
+@contextmanager
+def all_begin() -> Iterator[None]:
+    """Raise `StorageError` if a shard ends meanwhile."""
+    try:
+        yield
+    except ActorLost as error:
+        raise StorageError(f"a shard ended before all had begun: {str(error).partition(chr(10))[0]}") from error
 
 
 @contextmanager
