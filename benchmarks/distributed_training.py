@@ -179,10 +179,8 @@ def costs(count):
     like = ReplayBuffer.for_env(gym.make("CartPole-v1"), 1)
     for shards in (1, 8):
         with RemoteReplay(100_000, like.fields, num_envs=8, shards=shards, sampler=SAMPLER) as replay:
-            writer, rows = replay.writer(), {name: np.zeros((16, 8, *like.fields[name].shape)) for name in like.fields}
-            rows["obs"], rows["next_obs"] = (rows[name].astype(np.float32) for name in ("obs", "next_obs"))
-            rows["terminated"], rows["truncated"] = np.zeros((2, 16, 8), bool)
-            rows["action"] = rows["action"].astype(np.int64)
+            writer = replay.writer()
+            rows = {name: np.zeros((16, 8, *field.shape), field.dtype) for name, field in like.fields.items()}
             pids = [os.getpid(), *(pid_of(f"{replay.run}/{number}") for number in range(shards))]
 
             for name, call in (("an unroll of 16 · 8 steps", store), ("a batch of 64 and its feedback", learn)):

@@ -15,8 +15,6 @@ from replaylab.distributed import Actors, Shards, train
 from replaylab.learners import DQN, Callbacks, TrainingConfig
 from replaylab.replay import NStep, Prioritized
 
-GAMMA = 0.99
-
 
 @dataclass(frozen=True)
 class ApeX(DQN):
@@ -64,7 +62,7 @@ def main(arguments=None):
         filters=16,
         hidden=(128,),
         learning_rate=2.5e-4,
-        gamma=GAMMA,
+        gamma=0.99,
         batch_size=32,
         capacity=100_000,
         target_period=250,
@@ -76,7 +74,7 @@ def main(arguments=None):
         learner,
         Prioritized(alpha=0.6, beta=0.4),
         total_steps=args.steps,
-        transforms=[NStep(learner.steps, GAMMA)],
+        transforms=[NStep(learner.steps, learner.gamma)],
         eval_every=max(1, args.steps // 10),
     )
 

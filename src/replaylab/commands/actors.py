@@ -32,9 +32,9 @@ class WithActors:
     """
 
     count: int
-    envs: int = 8
-    shards: int = 1
-    address: str | None = None
+    envs: int
+    shards: int
+    address: str | None
 
     @classmethod
     def saved(cls, folder: Path, address: str | None, shards: int | None) -> WithActors | None:

@@ -67,7 +67,7 @@ class StudyNew:
     """
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
-    """The study's name. The file is written into the current folder, and overwrites none."""
+    """The study's name. The file is written into the current folder; it must not exist yet."""
 
     def __call__(self) -> int:
         """Write the file and return the exit code."""

@@ -113,25 +113,25 @@ class TrainCommand:
     """Folder for checkpoints, and at the end for what each agent has learned."""
 
     save_every: int | None = None
-    """Environment steps between checkpoints; None: a tenth of the budget, or none at all where the environment cannot
-    continue from one (EnvPool): then only what each agent has learned is saved."""
+    """Environment steps between checkpoints; None: a tenth of the budget. If the environment cannot continue from a
+    checkpoint (EnvPool), None saves only what each agent has learned, at the end."""
 
     resume: Path | None = None
     """Continue from the checkpoint in this folder, and save there, as often as before or every --save-every; with
     actors, --shards may change. Everything else is as it was when the run began."""
 
     actors: int | None = None
-    """Train one seed with this many actors, processes of a Ray cluster; --steps counts the steps of all. None: in
-    this process alone."""
+    """Train one seed with this many actors, processes of a Ray cluster; --steps counts the steps of all. None: no
+    actors; this process steps the environments."""
 
     envs_per_actor: int | None = None
-    """Of --actors: environments that each steps together; None: 8."""
+    """Environments that each actor steps together; None: 8."""
 
     shards: int | None = None
-    """Of --actors: processes that store the replay; None: 1, or with --resume as many as before."""
+    """Processes that store the replay of actors; None: 1, or with --resume as many as before."""
 
     address: str | None = None
-    """Of --actors: HOST:PORT of the cluster, or auto for the one on this machine; None: a Ray started here."""
+    """With actors: HOST:PORT of the cluster, or auto for the one on this machine; None: start Ray here."""
 
     tensorboard: Path | None = None
     """Write event files for TensorBoard to this folder."""

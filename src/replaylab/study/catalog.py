@@ -45,8 +45,7 @@ def write_new(name: str) -> Path:
                 new.write(content.replace("NAME", name))
         except FileExistsError:
             raise SpecError(
-                f"study new: NAME must be the name of a new file, but {file} is there already; choose another name, or "
-                f"move the file away"
+                f"study new: NAME must be the name of a new file, but {file} exists. Choose another name, or move it."
             ) from None
     return file
 
