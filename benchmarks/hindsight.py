@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.limit import TRANSFORMS
 from benchmarks.ours import ReplaylabDrawer, derived, fields_of
 from benchmarks.peers import wrapped
 from benchmarks.scene import Columns, Drawer, Scene, Work
+from benchmarks.timing import time_block
 from replaylab import Field, ReplayBuffer
 from replaylab.replay import Hindsight
 
-BATCH = Drawer.batch
+BATCH, CALLS = Drawer.batch, 50
 EPISODE = 50
 OBS, GOAL, ACTION = 25, 3, 4
 ADDITIONAL = 4
@@ -35,6 +37,18 @@ def compute_terminated(achieved: NDArray[np.float32], desired: NDArray[np.float3
     """Return False: Fetch environments continue until they are cut off."""
     del desired, info
     return np.zeros(len(achieved), np.bool_)
+
+
+def time_reward(seed: tuple[int, ...]) -> float:
+    """Time the reward function alone, for as many goals as a batch relabels."""
+    rows = BATCH * ADDITIONAL // (ADDITIONAL + 1)
+    goals = np.random.default_rng(seed).standard_normal((CALLS, 2, rows, GOAL), dtype=np.float32)
+
+    def run(inputs: list[Any]) -> None:
+        for achieved, desired in inputs:
+            compute_reward(achieved, desired, None)
+
+    return time_block(run, list(goals))
 
 
 class Reacher:
@@ -308,10 +322,10 @@ def _numpy(tensors: Mapping[str, Any]) -> Columns:
 SCENE = Scene(
     "hindsight",
     (
-        Work("hindsight sample(256), future, k = 4", BATCH, 50, "row_256"),
+        Work("hindsight sample(256), future, k = 4", BATCH, CALLS, "hindsight_256", time_reward),
         Work("hindsight, store an episode of 50", 0, 20),
     ),
     (Replaylab, derived(Replaylab), StableBaselines3, Rlox, Cpprb),
     share=0.25,
-    item=280,
+    limit=TRANSFORMS,
 )

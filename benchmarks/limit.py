@@ -1,4 +1,4 @@
-"""The limit as a process: compiles `limit.cpp` or `limit_copies.cpp` and asks it for one timed block at a time."""
+"""The limit as a process: compiles one of the C++ programs here and asks it for one timed block at a time."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from types import TracebackType
 
 ROWS = Path(__file__).with_name("limit.cpp")
 COPIES = Path(__file__).with_name("limit_copies.cpp")
+TRANSFORMS = Path(__file__).with_name("limit_transforms.cpp")
 LABEL = "limit"
 
 

@@ -1,4 +1,4 @@
-// The limit of stacks, sequences and hindsight: a loop that only copies the bytes.
+// The limit of stacks and sequences: a loop that only copies the bytes.
 //
 // A batch is made of runs of neighbouring items (frames, or whole steps) that begin at random places. No ends of
 // episodes, no padding, no other fields; the batch is written to the same memory each time.
@@ -17,7 +17,7 @@ struct Shape {
 };
 
 const std::map<std::string, Shape> kShapes = {
-    {"stack_32", {32, 4, 2}}, {"stack_256", {256, 4, 2}}, {"sequence_32", {32, 80, 1}}, {"row_256", {256, 1, 1}}};
+    {"stack_32", {32, 4, 2}}, {"stack_256", {256, 4, 2}}, {"sequence_32", {32, 80, 1}}};
 
 class Limit {
   public:

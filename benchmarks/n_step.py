@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.limit import TRANSFORMS
 from benchmarks.ours import ReplaylabStream, derived
 from benchmarks.peers import sb3_columns
 from benchmarks.scene import Scene, Work
@@ -148,6 +149,7 @@ class Cpprb(NStepDrawer):
 
 SCENE = Scene(
     "n-step",
-    (Work("n-step sample(256), K = 3", BATCH, 50),),
+    (Work("n-step sample(256), K = 3", BATCH, 50, "n_step_256"),),
     (Replaylab, derived(Replaylab), StableBaselines3, Tianshou, Cpprb),
+    limit=TRANSFORMS,
 )

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks import capacity, frames, hindsight, n_step, report, scene, sequences
 from benchmarks.contestant import Contestant, Pool, resident_bytes
-from benchmarks.limit import COPIES, ROWS, Limit, compile_limit
+from benchmarks.limit import ROWS, Limit, compile_limit
 from benchmarks.ours import Replaylab
 from benchmarks.peers import PEERS, Cpprb, Rlox
 from benchmarks.scene import Scene, installed
@@ -117,7 +117,7 @@ class Run:
 
     def time(self, rows: Callable[[Limit | None], Any], source: Path, *sizes: int) -> None:
         """Time some rows beside the limit of that source."""
-        program = self.program(source) if sizes else None
+        program = self.program(source)
         rounds = self.options.rounds
         with Limit(program, *sizes) if program else nullcontext() as limit:
             self.times |= run_rounds(rows(limit), rounds, self.options.seed, partial(show_round, rounds=rounds))
@@ -139,7 +139,7 @@ class Run:
         drawers, memory = scene.build([*labs, *installed(peers)], steps, part.steps(POOL // 4))
         self.memory[f"bytes a step, {part.name}"] = memory
         self.versions |= {d.label: d.version() for d in drawers}
-        self.time(lambda limit: part.rows(drawers, limit), COPIES, *((steps, part.item) if part.item else ()))
+        self.time(lambda limit: part.rows(drawers, limit), part.limit, *part.sizes(steps))
 
     def capacity(self) -> None:
         """Time draws against capacity, and plot them."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import machine
 from benchmarks.limit import LABEL
+from benchmarks.scene import REWARD
 from benchmarks.timing import Times
 
 OURS = "replaylab"
@@ -16,8 +17,8 @@ Row = dict[str, NDArray[np.float64]]
 
 
 def is_peer(label: str) -> bool:
-    """Say whether a label is neither this library, in any variant, nor the limit."""
-    return label != LABEL and not label.startswith(OURS)
+    """Say whether a label is neither this library, in any variant, nor the limit, nor the reward function."""
+    return label not in (LABEL, REWARD) and not label.startswith(OURS)
 
 
 def median_ratio(row: Row, above: str, below: str) -> float | None:
@@ -40,7 +41,7 @@ class Target:
     Attributes:
         operation: The row.
         bound: How many times as long as ours the fastest peer must take at least; or, `of_limit`, how many
-            times as long as the limit we may take at most.
+            times as long as the limit we may take at most, without the time of a reward function.
         of_limit: Which of the two.
         among: The peers that count; empty: all.
         ours: Which variant of this library counts.
@@ -63,7 +64,9 @@ class Target:
     def figure(self, row: Row) -> float | None:
         """Return the ratio that is bounded."""
         if self.of_limit:
-            return median_ratio(row, self.lab, LABEL)
+            reward = median_ratio(row, REWARD, LABEL) or 0.0
+            ratio = median_ratio(row, self.lab, LABEL)
+            return None if ratio is None else ratio - reward
         peer = fastest_peer(row, self.among)
         return None if peer is None else median_ratio(row, peer, self.lab)
 
@@ -87,11 +90,13 @@ TARGETS = (
     Target("uniform add of 64", 5.0),
     Target("prioritized add of 64", 5.0),
     Target("n-step sample(256), K = 3", 3.0, among=("SB3", "tianshou")),
+    Target("n-step sample(256), K = 3", 1.6, of_limit=True),
     Target("frame stack of 4, sample(32)", 2.0),
     Target("frame stack of 4, sample(32)", 1.3, of_limit=True),
     Target("frame stack of 4, sample(256)", 2.0),
     Target("frame stack of 4, sample(256)", 1.3, of_limit=True),
     Target("hindsight sample(256), future, k = 4", 5.0, among=HINDSIGHT),
+    Target("hindsight sample(256), future, k = 4", 2.2, of_limit=True),
     Target("sequences of 80, sample(32)", 3.0, among=SEQUENCES),
 )
 

@@ -7,15 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.contestant import resident_bytes
-from benchmarks.limit import LABEL, Limit
+from benchmarks.limit import COPIES, LABEL, Limit
 from benchmarks.timing import Rows, Turn, limit_turn, time_block
 
+REWARD = "reward function"
 MODULES = {"stable-baselines3": "stable_baselines3"}
 Columns = dict[str, NDArray[Any]]
 Kind = TypeVar("Kind", bound=Any)
@@ -103,13 +105,15 @@ class Work:
         name: As printed.
         batch: Rows drawn by a call; 0: the row is of `store`.
         calls: Calls in a timed block.
-        limit: The operation's name in the copying program, if it has it.
+        limit: The operation's name in the limit program, if it has it.
+        reward: Times the reward function that a draw calls, beside the limit, which calls none.
     """
 
     name: str
     batch: int
     calls: int
     limit: str | None = None
+    reward: Turn | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,18 +125,24 @@ class Scene:
         works: What is timed.
         drawers: Who takes part.
         share: The ring holds this share of `--steps`.
-        item: Bytes of a step in the copying program; 0: this scene has no such limit.
+        limit: Source of the limit program.
+        item: Bytes of a step in the copying program; 0: the program knows them.
     """
 
     name: str
     works: tuple[Work, ...]
     drawers: tuple[type[Drawer], ...]
     share: float = 1.0
+    limit: Path = COPIES
     item: int = 0
 
     def steps(self, total: int) -> int:
         """Return the capacity of its rings."""
         return int(total * self.share)
+
+    def sizes(self, steps: int) -> tuple[int, ...]:
+        """Return the arguments of the limit program for rings of so many steps."""
+        return (steps, self.item) if self.item else (steps,)
 
     def rows(self, drawers: list[Drawer], limit: Limit | None) -> Rows:
         """Return who takes turns at each row."""
@@ -141,6 +151,8 @@ class Scene:
             turns: dict[str, Turn] = {d.label: partial(_time_work, d, work) for d in drawers}
             if limit is not None and work.limit is not None:
                 turns[LABEL] = limit_turn(limit, work.limit, work.calls)
+                if work.reward is not None:
+                    turns[REWARD] = work.reward
             rows[work.name] = turns
         return rows
 

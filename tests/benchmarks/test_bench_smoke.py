@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from benchmarks.contestant import Pool
-from benchmarks.limit import COPIES, Limit, compile_limit
+from benchmarks.limit import LABEL, Limit, compile_limit
 from benchmarks.timing import OPERATIONS, prepare, run_rounds
 
 from benchmarks import peers, replay, report, scene, sequences
@@ -78,15 +78,21 @@ def test_every_peer_of_a_scene_says_where_it_comes_from(monkeypatch, capsys):
 
 
 @needs_compiler
-def test_the_copying_limit_answers_for_every_scene_that_has_it(tmp_path):
-    program = compile_limit(tmp_path, COPIES)
+@pytest.mark.parametrize("part", replay.SCENES.values(), ids=list(replay.SCENES))
+def test_every_draw_of_a_scene_has_a_limit(tmp_path, part):
+    program = compile_limit(tmp_path, part.limit)
     assert program is not None
-    for each in replay.SCENES.values():
-        limited = [work.limit for work in each.works if work.limit]
-        assert bool(limited) == bool(each.item)
-        if limited:
-            with Limit(program, 1000, each.item) as limit:
-                assert all(limit.block(operation, 2) > 0 for operation in limited)
+    with Limit(program, *part.sizes(1000)) as limit:
+        rows = part.rows([], limit)
+        for work in part.works:
+            assert set(rows[work.name]) >= ({LABEL} if work.batch else set())
+            assert all(turn((0, 0, 0)) > 0 for turn in rows[work.name].values())
+
+
+def test_a_reward_function_does_not_count_towards_the_limit():
+    row = {label: np.array([time]) for label, time in [("replaylab", 50.0), ("limit", 20.0), (scene.REWARD, 10.0)]}
+    assert report.Target("hindsight", 2.2, of_limit=True).verdict({"hindsight": row}) == ("met", 2.0)
+    assert report.fastest_peer(row) is None
 
 
 @needs_compiler
