@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import torch
 
-from replaylab.replay import LAP, Field, Geometric, NStep, Prioritized, ReLo, Uniform
+from replaylab.replay import LAP, Combined, Field, Geometric, NStep, Prioritized, Recency, ReLo, Uniform
 from replaylab.torch import DeviceReplay
 
 FLAG = Field((), bool)
@@ -18,6 +18,8 @@ SAMPLERS = (
     Uniform(),
     Uniform(stratified=True),
     Geometric(30.0),
+    Recency(0.999, least=3, burst=2),
+    Combined(),
 )
 
 

@@ -88,6 +88,7 @@ def test_final_observations_of_same_step_environments(device):
     assert_same_batches(world.device, world.host, derived=True)
 
 
+@pytest.mark.filterwarnings("ignore:DeviceReplay keeps")
 def test_a_full_side_ring_drops_the_oldest_steps(device):
     """Nothing wrong is drawn, and nothing else is lost."""
     options = {"next_obs": "derived", "sampler": Prioritized(0.6, 0.4)}
@@ -120,3 +121,15 @@ def test_halves_are_stored_in_sixteen_bits(device):
     assert_same_batches(half.device, half.host, derived=True)  # zeros and ones, which 16 bits hold
     assert half.device.sample(1).obs["speed"].dtype == torch.float32
     assert FIELDS["obs"]["speed"].dtype == np.float32
+
+
+def test_returns_of_rewards_in_sixteen_bits(device):
+    """A single number keeps 32 bits, since it would take a word of a row anyway."""
+    options = {"device": device, "half": {"reward": "bfloat16", "action": "float16"}}
+    half = World(7, 12, 3, options, transforms=N_STEPS[3])
+    half.run(9)
+    ids = np.concatenate(half.host.stored_ids())
+    batch, wanted = half.device.as_batch(ids), half.host.as_batch(ids)
+    assert np.allclose(on_host(batch.reward), wanted.reward, rtol=2e-7, atol=1e-7)
+    assert np.allclose(on_host(batch.action), wanted.action, rtol=1e-3, atol=1e-3)
+    assert not np.array_equal(on_host(batch.action), wanted.action)

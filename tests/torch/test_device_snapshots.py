@@ -81,6 +81,7 @@ def test_a_loops_state_is_loaded_with_either_class(tmp_path, device):
     assert world.device.state is None
 
 
+@pytest.mark.filterwarnings("ignore:DeviceReplay keeps")
 def test_drops_survive_and_hosts_refuse_them(tmp_path):
     options = {"device_options": {"final_obs_share": 0.1}, "next_obs": "derived", "sampler": Prioritized(0.6, 0.4)}
     world = World(6, 40, 2, **options)

@@ -11,6 +11,7 @@ from replaylab.torch.fasttd3 import SimpleReplayBuffer
 from replaylab.torch.maniskill import ReplayBuffer
 
 E, T = 3, 8
+ONES = torch.ones(E)
 
 
 def step(t, n_critic):
@@ -34,6 +35,7 @@ def step(t, n_critic):
 def test_fasttd3(n_steps, playground_mode, device):
     n_critic = 3 if playground_mode else 1
     options = {"n_critic_obs": n_critic, "asymmetric_obs": True, "playground_mode": playground_mode}
+    options |= {"final_obs_share": 0.5}  # two of eight steps lead to other observations, in all environments
     buffer = SimpleReplayBuffer(
         E, T, 2, 1, n_steps=n_steps, gamma=0.5, device=device, sampler=Prioritized(0.6, 0.4), seed=0, **options
     )
@@ -151,7 +153,7 @@ def test_fasttd3s_training_script_runs(env_type, num_steps, device):
 def test_maniskill(device):
     spaces = {"single_observation_space": SimpleNamespace(shape=(2,))}
     env = SimpleNamespace(**spaces, single_action_space=SimpleNamespace(shape=(1,)))
-    buffer = ReplayBuffer(env, E, 26, torch.device(device), torch.device(device), seed=0)
+    buffer = ReplayBuffer(env, E, 26, torch.device(device), torch.device(device), final_obs_share=0.5, seed=0)
     for t in range(T + 3):
         values = step(t, 1)
         after = values["next"]
@@ -166,3 +168,51 @@ def test_maniskill(device):
     wanted = torch.where(steps == 4, 50.0, steps + 1.0)
     assert torch.equal(data.next_obs[going, 0], wanted[going])
     assert bool((data.weight == 1).all())
+
+
+def test_seed_of_pytorch_determines_the_draws(device):
+    spaces = {"single_observation_space": SimpleNamespace(shape=(2,))}
+    env = SimpleNamespace(**spaces, single_action_space=SimpleNamespace(shape=(1,)))
+    drawn = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        fasttd3 = SimpleReplayBuffer(E, T, 2, 1, device=device, next_obs="stored")
+        maniskill = ReplayBuffer(env, E, 24, torch.device(device), torch.device(device), next_obs="stored")
+        for t in range(T):
+            values = step(t, 1)
+            fasttd3.extend(values)
+            after = values["next"]
+            maniskill.add(values["observations"], after["observations"], values["actions"], after["rewards"], ONES)
+        drawn.append((fasttd3.sample(9)["id"].tolist(), maniskill.sample(27).id.tolist()))
+    assert drawn[0] == drawn[1]
+    for first, other in zip(drawn[0], drawn[2], strict=True):
+        assert first != other
+
+
+def test_observations_in_sixteen_bits(device):
+    """Whole numbers up to 256, which 16 bits hold, in half the memory."""
+    env = SimpleNamespace(
+        single_observation_space=SimpleNamespace(shape=(64,)), single_action_space=SimpleNamespace(shape=(1,))
+    )
+    obs, action, zeros = torch.arange(64.0).expand(E, 64), torch.zeros(E, 1), torch.zeros(E)
+    nbytes = []
+    for half in (None, "bfloat16"):
+        fasttd3 = SimpleReplayBuffer(E, T, 64, 1, 64, asymmetric_obs=True, device=device, half=half)
+        maniskill = ReplayBuffer(env, E, E * T, device, device, half=half)
+        for _ in range(2):
+            after = {
+                "observations": obs,
+                "critic_observations": obs,
+                "rewards": zeros,
+                "dones": zeros,
+                "truncations": zeros,
+            }
+            row = {"observations": obs, "critic_observations": obs, "actions": action, "next": after}
+            fasttd3.extend(TensorDict(row, batch_size=E))
+            maniskill.add(obs, obs, action, zeros, zeros)
+        data = fasttd3.sample(2)
+        for drawn in (data["observations"], data["next"]["critic_observations"], maniskill.sample(6).next_obs):
+            assert torch.equal(drawn.cpu(), torch.arange(64.0).expand(6, 64))
+        nbytes.append((fasttd3.replay.nbytes, maniskill.replay.nbytes))
+    for full, halved in zip(*nbytes, strict=True):
+        assert halved < 0.6 * full

@@ -1,5 +1,7 @@
 """Effects of `update_priorities`, without a wait for the device, and the weights of a batch."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from replaylab.errors import ConfigError, DtypeError, ShapeError
 from replaylab.replay import LAP, Field, Linear, Prioritized, Uniform
 from replaylab.torch import DeviceReplay
 from replaylab.torch.drawing.fixed_point import ONE
+from replaylab.torch.rows import tensors
 
 
 def make(sampler, count=6, capacity=4, device="cpu"):
@@ -93,3 +96,26 @@ def test_feedback_needs_no_gradient_and_takes_arrays():
     replay.update_priorities(ids, torch.full((4,), 2.0, requires_grad=True))
     replay.update_priorities(np.array([0]), np.array([3.0]))
     assert leaves(replay) == [3 * ONE, 2 * ONE, 2 * ONE, 2 * ONE]
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.array, torch.tensor])
+def test_one_priority_is_for_all_ids(kind, device):
+    replay, ids = make(Prioritized(1.0, 0.4, epsilon=0.0), count=4, device=device)
+    priority = kind(3.0)
+    replay.update_priorities(ids, priority=priority.to(device) if kind is torch.tensor else priority)
+    assert leaves(replay) == [3 * ONE] * 4
+
+
+def test_one_priority_on_a_gpu_is_not_waited_for(monkeypatch):
+    """Neither of PyTorch nor of another library, whose array is made a tensor."""
+    replay, ids = make(Prioritized(1.0, 0.4, epsilon=0.0), count=4)
+    foreign = SimpleNamespace(ndim=0, __cuda_array_interface__={})
+    as_tensor = tensors.as_tensor
+    stands_for = torch.tensor(3.0)
+    monkeypatch.setattr(
+        tensors,
+        "as_tensor",
+        lambda what, value, device: as_tensor(what, stands_for if value is foreign else value, device),
+    )
+    replay.update_priorities(ids, priority=foreign)
+    assert leaves(replay) == [3 * ONE] * 4

@@ -14,9 +14,20 @@ from replaylab.errors import (
     ReplayError,
     ShapeError,
 )
-from replaylab.replay import Combined, Field, FrameStack, Hindsight, Mixture, Prioritized, RankBased, Sequence, Uniform
+from replaylab.replay import (
+    Combined,
+    Field,
+    FrameStack,
+    Hindsight,
+    Linear,
+    Mixture,
+    Prioritized,
+    RankBased,
+    Sequence,
+    Uniform,
+)
 from replaylab.research import Blocks
-from replaylab.torch import DeviceReplay
+from replaylab.torch import DeviceReplay, device_replay
 from tests.torch.worlds import FIELDS
 
 X = {"x": Field()}
@@ -105,3 +116,37 @@ def test_a_module_that_holds_a_replay_moves_without_it():
     assert list(module.state_dict()) == ["0.weight", "0.bias"]
     with pytest.raises(ConfigError, match="its own dtypes"):
         module.double()
+
+
+def test_progress_in_a_capture_is_refused(monkeypatch):
+    """A graph would set the same number in each replay."""
+    replay = DeviceReplay(8, X, device="cpu", sampler=Prioritized(0.5, Linear(0.4, 1.0)), seed=0)
+    replay.add(x=0.0)
+    monkeypatch.setattr(device_replay, "capturing", lambda device: True)
+    scheduled = replay.parts.draws.scheduled.clone()
+    for call in (lambda: replay.sample(2, progress=0.5), lambda: replay.set_progress(0.5)):
+        with pytest.raises(ConfigError, match="set_progress"):
+            call()
+    replay.sample(2)  # without a warning, and without a number that replays would set again
+    assert replay.parts.scheduled_value is None
+    assert torch.equal(replay.parts.draws.scheduled, scheduled)
+
+
+@pytest.mark.cuda
+def test_progress_in_a_captured_graph_is_refused():
+    replay = DeviceReplay(8, X, device="cuda", sampler=Prioritized(0.5, 0.4), seed=0)
+    replay.add(x=0.0)
+    replay.sample(2)
+    with pytest.raises(ConfigError, match="set_progress"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        replay.sample(2, progress=0.5)
+
+
+def test_no_steps_are_stored_and_nothing_is_drawn():
+    replay = DeviceReplay(8, X, num_envs=2, device="cpu")
+    ids = replay.extend(x=torch.zeros(0, 2))
+    assert (ids.shape, ids.dtype) == ((0, 2), torch.int64)
+    with pytest.raises(EmptyBufferError):
+        replay.sample(2)
+    replay.add(x=torch.zeros(2))
+    assert replay.extend(x=torch.zeros(0, 2)).shape == (0, 2)
+    assert replay.sample(2).id.shape == (2,)

@@ -15,6 +15,7 @@ SAMPLERS = [Prioritized(0.6, 0.4), Prioritized(0.6, 0.4, stratified=False, norma
 
 def without_priorities(sampler=SAMPLERS[0], steps=5, device="cpu", capacity=8, **options):
     """A replay of steps of priority 0."""
+    options = {"final_obs_share": 1.0, **options}
     replay = DeviceReplay(capacity, FIELDS, sampler=sampler, device=device, seed=0, **options)
     no = torch.zeros(steps, dtype=torch.bool)
     rows = torch.rand(steps, 2) + 1.0

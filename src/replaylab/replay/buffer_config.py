@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import KW_ONLY, dataclass, field
 from dataclasses import fields as dataclass_fields
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -112,6 +113,9 @@ class BufferConfig:
     def names(cls) -> list[str]:
         """Return the names of the options."""
         return [option_field.name for option_field in dataclass_fields(cls) if option_field.init]
+
+    def __reduce__(self) -> Any:  # the core's part is computed again
+        return partial(type(self), **self.arguments()), ()
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments of an equal configuration."""

@@ -13,7 +13,7 @@ from replaylab.torch.drawing.samplers import draws_of
 from replaylab.torch.options import DeviceOptions, kernels_run
 from replaylab.torch.rows.assembly import Assembly
 from replaylab.torch.rows.packing import packings
-from replaylab.torch.rows.step_ring import checked_ring
+from replaylab.torch.rows.step_ring import DropWatch, checked_ring
 from replaylab.torch.rows.tensors import end_flags, feedback_tensors, incoming_steps
 
 
@@ -46,6 +46,7 @@ class DeviceParts(nn.Module):
         self.draws = draws_of(config.sampler, self.ring, self.real, triton)
         self.stream = RandomStream(seed, options.device, triton)
         self.layout = BufferLayout(config)
+        self.drops = None if self.ring.sides is None else DropWatch(self.ring, options.final_obs_share)
         self.assembly, self.untransformed = (
             Assembly(self.ring, self.packings, options, transformed, self.real, triton) for transformed in (True, False)
         )
@@ -68,6 +69,8 @@ class DeviceParts(nn.Module):
     def _store_rows(self, rows: dict[str, Tensor]) -> Tensor:
         r"""Store rows (T·E, \*shape) of every field."""
         count = len(next(iter(rows.values())))
+        if not count:
+            return self.ring.head.new_zeros(0)
         frames, rest = (packing.pack(rows, count) for packing in self.packings)
         flags = end_flags(rows, count, self.options.device)
         following = None
@@ -79,7 +82,9 @@ class DeviceParts(nn.Module):
             after = None if following is None else following[part]
             ids.append(self.ring.store(frames[part], rest[part], flags[part], after))
             self.draws.store(len(ids[-1]))
-        return ids[0] if len(ids) == 1 else torch.cat([self.ring.head.new_zeros(0), *ids])
+        if self.drops is not None:
+            self.drops.note(count)
+        return ids[0] if len(ids) == 1 else torch.cat(ids)
 
     def sample(self, batch_size: int, out: Batch | None) -> Batch:
         """Draw a batch."""

@@ -20,6 +20,7 @@ from replaylab.replay.data.batch import checked_out
 from replaylab.replay.data.seeding import sampling_streams
 from replaylab.torch import figures, snapshots
 from replaylab.torch.device_parts import DeviceParts
+from replaylab.torch.operators import capturing
 from replaylab.torch.options import RULES, DeviceOptions, check_config, device_of
 from replaylab.torch.rows.tensors import field_tensor, ids_tensor
 
@@ -53,8 +54,9 @@ class DeviceReplay(nn.Module):
         autoreset: How the environments reset: "same_step", "disabled", or None: every step is a true transition.
         episodes: As for `ReplayBuffer`.
         half: The floating fields stored in 16 bits, path → "float16" or "bfloat16"; batches have the declared dtype.
+            A single float32 number stays one, since rows consist of words of 32 bits.
         final_obs_share: Size of the side ring as a share of the capacity. If it is full, the oldest steps are dropped
-            before they are overwritten; `stats` counts them.
+            before they are overwritten; `stats` counts them, and the first time that this is seen warns.
         kernels: "auto": Triton's if they run, else PyTorch's operations; or "triton" or "torch".
         device: Device of all tensors.
         seed: As for `ReplayBuffer`; of 64 bits.
@@ -176,18 +178,18 @@ class DeviceReplay(nn.Module):
             ShapeError, DtypeError: A value does not fit its field.
         """
         ids = self.parts.store("add", steps, final_obs, many=False)
-        self._note_stored()
+        self._note_stored(ids)
         return ids
 
     @torch.no_grad()
     def extend(self, /, *, final_obs: Any = None, **steps: Any) -> Tensor:
         """Store T time steps at once, as T calls of `add` would; arguments and result have a T axis in front."""
         ids = self.parts.store("extend", steps, final_obs, many=True)
-        self._note_stored()
+        self._note_stored(ids)
         return ids
 
-    def _note_stored(self) -> None:
-        if not self._any_stored:  # so that a compiled function assigns once
+    def _note_stored(self, ids: Tensor) -> None:
+        if not self._any_stored and ids.numel():  # so that a compiled function assigns once
             self._any_stored = True
 
     @torch.no_grad()
@@ -212,8 +214,13 @@ class DeviceReplay(nn.Module):
         Draws in a compiled function or a CUDA graph follow it, too, if it is called outside.
 
         Raises:
-            ConfigError: It is not in [0, 1].
+            ConfigError: It is not in [0, 1], or a CUDA graph is being captured.
         """
+        if capturing(self.device):
+            raise ConfigError(
+                "training progress cannot be set while a CUDA graph is captured, whose replays would all set the same "
+                "value; call `set_progress` before each replay"
+            )
         self.parts.set_scheduled(self._schedules.at(progress)[0])
 
     @torch.no_grad()
@@ -238,7 +245,7 @@ class DeviceReplay(nn.Module):
             EmptyBufferError: Nothing was stored; or, on the CPU and not compiled, every stored step has priority 0.
             FieldError, ShapeError: `out` is not a batch of an equal call.
             ConfigError: `batch_size` or `progress` is out of its range, or `progress` is passed inside a compiled
-                function (use `set_progress`); or the process was forked, and `reseed` was not called.
+                function or a capture (use `set_progress`); or the process was forked, and `reseed` was not called.
         """
         if self.parts.stream.copied:
             raise ConfigError(
@@ -251,7 +258,7 @@ class DeviceReplay(nn.Module):
         if is_compiling():
             if progress is not None:
                 raise ConfigError("`progress` cannot be passed inside torch.compile; call `set_progress` before")
-        elif progress is not None or self.parts.scheduled_value is None:
+        elif progress is not None or (self.parts.scheduled_value is None and not capturing(self.device)):
             self.set_progress(progress)
         out = None if out is None else checked_out(out)
         return self.parts.sample(positive("batch_size", batch_size, most=LARGEST_AXIS), out)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from replaylab.extras import needs
 from replaylab.replay import Field, NStep, Sampler, Uniform
 from replaylab.torch.device_replay import DeviceReplay
+from replaylab.torch.drawing.philox import seed_of_torch
 
 with needs("replaylab.torch.fasttd3", "torchrl"):
     from tensordict import TensorDict
@@ -24,7 +25,8 @@ class SimpleReplayBuffer(nn.Module):
     """FastTD3's replay buffer, drawn by any sampler of `DeviceReplay`.
 
     Batches have the keys ``id``, ``weight`` and ``probability`` too. Rows are drawn from all environments together, not
-    equally many from each.
+    equally many from each. With ``next_obs="derived"`` the next observation of a terminated step,
+    ``(dones > 0) & (truncations == 0)``, is its own observation: leave these rows out of a running normalizer.
 
     Args:
         n_env: E.
@@ -39,7 +41,9 @@ class SimpleReplayBuffer(nn.Module):
         device: Device of the tensors.
         sampler: As for `DeviceReplay`.
         next_obs: As for `DeviceReplay`.
-        seed: As for `DeviceReplay`.
+        half: The 16 bits in which observations are stored; batches have float32. None: float32.
+        final_obs_share: As for `DeviceReplay`: raise it if episodes are often truncated after fewer than eight steps.
+        seed: As for `DeviceReplay`; None: from PyTorch's generator, so that `torch.manual_seed` determines the draws.
 
     Attributes:
         replay: The `DeviceReplay` underneath.
@@ -64,6 +68,8 @@ class SimpleReplayBuffer(nn.Module):
         *,
         sampler: Sampler | None = None,
         next_obs: Literal["stored", "derived"] = "derived",
+        half: Literal["float16", "bfloat16"] | None = None,
+        final_obs_share: float = 0.125,
         seed: int | None = None,
     ) -> None:
         super().__init__()
@@ -84,8 +90,10 @@ class SimpleReplayBuffer(nn.Module):
             sampler=Uniform() if sampler is None else sampler,
             transforms=[NStep(n_steps, gamma)],
             next_obs=next_obs,
+            half={} if half is None else dict.fromkeys((f"obs.{name}" for name in obs), half),
+            final_obs_share=final_obs_share,
             device="cpu" if device is None else device,
-            seed=seed,
+            seed=seed_of_torch() if seed is None else seed,
         )
 
     def extend(self, tensor_dict: Any) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from replaylab.replay import Field, Sampler, Uniform
 from replaylab.torch.device_replay import DeviceReplay
+from replaylab.torch.drawing.philox import seed_of_torch
 
 
 @dataclass
@@ -32,6 +33,9 @@ class ReplayBufferSample:
 class ReplayBuffer:
     """ManiSkill's replay buffer, drawn by any sampler of `DeviceReplay`.
 
+    With ``next_obs="derived"`` the next observation of a terminated step (``dones > 0``) is its own observation: leave
+    these rows out of a running normalizer.
+
     Args:
         env: Environment with the shapes, in ``single_observation_space`` and ``single_action_space``.
         num_envs: E.
@@ -40,7 +44,9 @@ class ReplayBuffer:
         sample_device: Device of the batches.
         sampler: As for `DeviceReplay`.
         next_obs: As for `DeviceReplay`.
-        seed: As for `DeviceReplay`.
+        half: The 16 bits in which observations are stored; batches have float32. None: float32.
+        final_obs_share: As for `DeviceReplay`: raise it if episodes are often truncated after fewer than eight steps.
+        seed: As for `DeviceReplay`; None: from PyTorch's generator, so that `torch.manual_seed` determines the draws.
     """
 
     def __init__(
@@ -53,6 +59,8 @@ class ReplayBuffer:
         *,
         sampler: Sampler | None = None,
         next_obs: Literal["stored", "derived"] = "derived",
+        half: Literal["float16", "bfloat16"] | None = None,
+        final_obs_share: float = 0.125,
         seed: int | None = None,
     ) -> None:
         obs = Field(env.single_observation_space.shape)
@@ -70,8 +78,10 @@ class ReplayBuffer:
             num_envs=num_envs,
             sampler=Uniform() if sampler is None else sampler,
             next_obs=next_obs,
+            half={} if half is None else {"obs": half},
+            final_obs_share=final_obs_share,
             device=storage_device,
-            seed=seed,
+            seed=seed_of_torch() if seed is None else seed,
         )
 
     def add(self, obs: Tensor, next_obs: Tensor, action: Tensor, reward: Tensor, done: Tensor) -> None:

@@ -11,7 +11,27 @@ from typing import Any
 import torch
 from torch.compiler import is_compiling
 
+
+def capturing(device: torch.device) -> bool:
+    """Whether work on a device is recorded into a CUDA graph now."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 LIBRARY = torch.library.Library("replaylab", "DEF")  # type: ignore[no-untyped-call]
+
+
+def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the device of the first tensor PyTorch's current one in a function: Triton launches kernels there."""
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        device = args[0].device
+        if device.type != "cuda" or device.index == torch.cuda.current_device():
+            return function(*args)
+        with torch.cuda.device(device):
+            return function(*args)
+
+    return call
 
 
 def operator(schema: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -22,8 +42,9 @@ def operator(schema: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         name = schema.partition("(")[0]
+        guarded = on_its_device(function)
         LIBRARY.define(schema)  # type: ignore[no-untyped-call]
-        LIBRARY.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        LIBRARY.impl(name, guarded, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
         def shapes(*args: Any) -> Any:
             return function(*args[:-1], False) if "bool triton)" in schema else function(*args)
@@ -33,7 +54,7 @@ def operator(schema: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         @wraps(function)
         def call(*args: Any) -> Any:
-            return compiled(*args) if is_compiling() else function(*args)
+            return compiled(*args) if is_compiling() else guarded(*args)
 
         return call
 

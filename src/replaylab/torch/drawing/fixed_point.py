@@ -54,6 +54,5 @@ def leaves_of(values: Tensor, kind: int, numbers: Tensor, most: int) -> tuple[Te
         priority = (values.abs() if kind == ABSOLUTE else values.clamp(min=0.0)) + numbers[1]
     sound = torch.where(valid, priority, 0.0)
     tiny = torch.finfo(numbers.dtype).tiny
-    raised = sound.clamp(min=tiny)
-    raised = power(raised, numbers[0]) if numbers.dtype == torch.float64 else raised.pow(numbers[0])
+    raised = power(sound.clamp(min=tiny), numbers[0])
     return fixed_point(torch.where(sound > 0, raised, 0.0), most), valid

@@ -14,6 +14,7 @@ from torch import Tensor
 from replaylab.torch.drawing.fixed_point import ONE
 from replaylab.torch.drawing.power import LN_2, LOG_SCALE, ONE_BITS, ROOT_HALF_BITS, SHIFT
 from replaylab.torch.drawing.priority_tree import BITS, FAN, MOST_UPDATES, levels
+from replaylab.torch.operators import on_its_device
 
 _BITS, _FAN = tl.constexpr(BITS), tl.constexpr(FAN)
 _ONE, _UNIT, _MOST_UPDATES = tl.constexpr(float(ONE)), tl.constexpr(ONE), tl.constexpr(MOST_UPDATES)
@@ -331,7 +332,7 @@ def probe(device: torch.device) -> None:
     from replaylab.torch.drawing.power import power as wanted_power
 
     out = torch.zeros(16, dtype=torch.float64, device=device)
-    probe_kernel[(1,)](out, SIZE=16, **OPTIONS)
+    on_its_device(lambda out: probe_kernel[(1,)](out, SIZE=16, **OPTIONS))(out)
     wanted = wanted_power(torch.arange(16, dtype=torch.float64) + 1.5, torch.tensor(0.6, dtype=torch.float64))
     if not torch.equal(out.cpu(), wanted):
         raise RuntimeError("a kernel's result is not that of PyTorch's operations")

@@ -123,8 +123,7 @@ def weigh_leaves(
         return probability, (live > 0).to(torch.float32).expand_as(leaves).clone()
     masses = leaves.clamp(min=1).to(real)
     ratio = (least.amin().clamp(min=1).to(real) if by_batch else live.to(real) / size) / masses
-    weight = power(ratio, beta) if real == torch.float64 else ratio.pow(beta)
-    return probability, torch.where(live > 0, weight, 0.0).to(torch.float32)
+    return probability, torch.where(live > 0, power(ratio, beta), 0.0).to(torch.float32)
 
 
 @operator(

@@ -4,6 +4,8 @@ Source: Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1
 int64, whose products wrap modulo 2^64, as those of unsigned numbers do.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -44,6 +46,10 @@ class RandomStream(nn.Module):
         self.set_seed(seed)
         watch(self)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        watch(self)
+
     def in_child(self) -> None:
         """Record that this is a forked process."""
         self.copied = True
@@ -68,6 +74,11 @@ class RandomStream(nn.Module):
         """
         targets: Tensor = random_targets(self.keys, self.factors, self.draws, total, rows, stratified, self.triton)
         return targets
+
+
+def seed_of_torch() -> int:
+    """Return a random seed from PyTorch's generator, which `torch.manual_seed` determines."""
+    return int(torch.randint(2**62, ()))
 
 
 def random_words(keys: Tensor, factors: Tensor, multiplied: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sam
 from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
 from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves, weigh_leaves
 from replaylab.torch.drawing.philox import RandomStream, random_numbers
+from replaylab.torch.drawing.power import exp2, exp2_m1, log2_1p, power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, PriorityTree
 from replaylab.torch.rows.step_ring import StepRing
 
@@ -124,7 +125,7 @@ class RecencyDraws(Draws):
 
     def _window(self) -> Tensor:
         size, exponent = self.ring.size, 1000.0 * self.call.to(self.real) / self.sampler.burst
-        wanted = (size.to(self.real) * self.scheduled.pow(exponent)).to(torch.int64)
+        wanted = (size.to(self.real) * power(self.scheduled, exponent)).to(torch.int64)
         return torch.minimum(size, wanted.clamp(min=self.sampler.least))
 
     def choose(self, stream: RandomStream, rows: int) -> Tensor:
@@ -147,24 +148,25 @@ class GeometricDraws(Draws):
 
     sampler: Geometric
 
-    def _log_kept(self) -> float:
-        return float(torch.log1p(torch.tensor(-1.0 / (1.0 + self.sampler.expected_age), dtype=torch.float64)))
+    def __init__(self, sampler: Geometric, ring: StepRing, real: torch.dtype) -> None:
+        super().__init__(sampler, ring, real)
+        q = torch.tensor(1.0 / (1.0 + sampler.expected_age), dtype=torch.float64).clamp(max=1.0 - 2.0**-53)
+        self._log_kept = float(log2_1p(-q))
 
     def choose(self, stream: RandomStream, rows: int) -> Tensor:
         """Return drawn ids."""
-        size, log_kept = self.ring.size, self._log_kept()
+        size = self.ring.size
         high, low = random_numbers(stream.keys, stream.factors, stream.draws, rows, stream.triton)
         uniform = ((high << 20) + (low >> 12) + 0.5).to(self.real) * 2.0**-52
-        cut = -torch.expm1(size.to(self.real) * log_kept)  # 1 − (1 − q)^N
-        age = (torch.log1p(-uniform * cut) / log_kept).to(torch.int64)
+        age = (log2_1p(uniform * exp2_m1(size.to(self.real) * self._log_kept)) / self._log_kept).to(torch.int64)
         return self.ring.head - 1 - torch.minimum(age, size - 1)
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
         """Return q(1 − q)^age / (1 − (1 − q)^N)."""
-        log_kept = self._log_kept()
-        age = (self.ring.head - 1 - ids).to(self.real)
-        scale = 1.0 / (1.0 + self.sampler.expected_age) / -torch.expm1(self.ring.size.to(self.real) * log_kept)
-        return torch.where(self.ring.stored(ids), scale * torch.exp(age * log_kept), 0.0)
+        age, stored = (self.ring.head - 1 - ids).to(self.real), self.ring.stored(ids)
+        log_kept = torch.full_like(age, self._log_kept)
+        scale = exp2_m1(log_kept) / exp2_m1(self.ring.size.to(self.real) * log_kept)
+        return torch.where(stored, scale * exp2(age * log_kept), 0.0)
 
 
 class ProportionalDraws(Draws):

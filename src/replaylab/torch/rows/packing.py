@@ -23,7 +23,8 @@ class RowPacking:
     Args:
         shapes: The shape of each field's value, by path.
         dtypes: The dtype of each field in a batch.
-        stored: The dtype of a field in a row, if it differs.
+        stored: The dtype of a field in a row, if it differs. A field that would take as many words of its own dtype
+            keeps that.
     """
 
     def __init__(
@@ -33,13 +34,18 @@ class RowPacking:
         stored: Mapping[str, torch.dtype],
     ) -> None:
         self.shapes, self.dtypes = dict(shapes), dict(dtypes)
-        self.stored = {path: stored.get(path, dtype) for path, dtype in dtypes.items()}
+        self.stored: dict[str, torch.dtype] = {}
         self.columns: dict[str, slice] = {}
         self.width = 0
-        for path, shape in self.shapes.items():
-            words = -(-math.prod(shape) * self.stored[path].itemsize // WORD)
+        for path, dtype in dtypes.items():
+            self.stored[path] = min((dtype, stored.get(path, dtype)), key=lambda kind: self._width(path, kind))
+            words = self._width(path, self.stored[path])
             self.columns[path] = slice(self.width, self.width + words)
             self.width += words
+
+    def _width(self, path: str, dtype: torch.dtype) -> int:
+        """Return the words that a field of a dtype takes."""
+        return -(-math.prod(self.shapes[path]) * dtype.itemsize // WORD)
 
     def pack(self, values: Mapping[str, Tensor], count: int) -> Tensor:
         r"""Return rows, int32 (n, width), of n values (n, \*shape) of each field."""

@@ -1,11 +1,15 @@
 """The steps on a device: a time-major ring of rows, ids and episode ends."""
 
+import warnings
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from replaylab.errors import OverSizeError
 from replaylab.machine import machine_memory, size_text
-from replaylab.torch.operators import operator
+from replaylab.torch.operators import capturing, operator
 from replaylab.torch.options import DeviceOptions
 from replaylab.torch.rows.packing import LEFT, TERMINATED, RowPacking
 
@@ -188,6 +192,64 @@ def _store_derived(
     return (last_lost + envs) // envs * envs
 
 
+class DropWatch:
+    """Warns once if steps are dropped because the side ring is full, without waiting for the device.
+
+    It looks each time that as many steps as the capacity were stored, at numbers that were copied the time before.
+    Steps that compiled functions or CUDA graphs store are not counted.
+
+    Args:
+        ring: The steps.
+        share: Size of the side ring, for the warning.
+    """
+
+    def __init__(self, ring: StepRing, share: float) -> None:
+        self._ring, self._share = ring, share
+        self._left: int | None = ring.capacity  # None: it warned
+        self._copied: tuple[Tensor, Any] | None = None
+
+    def __reduce__(self) -> Any:  # events belong to a process
+        return DropWatch, (self._ring, self._share)
+
+    def note(self, count: int) -> None:
+        """Note that steps were stored."""
+        if is_compiling() or self._left is None or capturing(self._ring.head.device):
+            return
+        self._left -= count
+        if self._left <= 0:
+            self._left = self._ring.capacity
+            self._look()
+
+    def _look(self) -> None:
+        event = None
+        if self._ring.head.device.type == "cuda":
+            pending, event = self._copied, torch.cuda.Event()  # type: ignore[no-untyped-call]
+        numbers = torch.stack((self._ring.head, self._ring.tail)).to("cpu", non_blocking=True)
+        if event is not None:
+            event.record()
+            self._copied = numbers, event
+            if pending is None or not pending[1].query():
+                return
+            numbers = pending[0]
+        head, tail = numbers.tolist()
+        if tail > max(0, head - self._ring.capacity):
+            self._left = None
+            warnings.warn(
+                f"DeviceReplay keeps {head - tail:,} of {self._ring.capacity:,} steps, since its side ring of next "
+                f"observations that are not the next step's, as at truncations, is full (final_obs_share={self._share}"
+                '); pass a larger `final_obs_share`, up to 1, or next_obs="stored"',
+                stacklevel=7,
+            )
+
+
+def _free_memory(device: torch.device) -> int:
+    """Return the bytes that a device can still allocate, with those that PyTorch keeps for later allocations."""
+    if device.type != "cuda":
+        return machine_memory()
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + cached
+
+
 def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking], triton: bool) -> StepRing:
     """Return an empty ring.
 
@@ -207,7 +269,7 @@ def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking]
     needed = capacity * (4 * row + 5 + PRIORITY_NBYTES * options.config.sampler.keeps_priorities)
     needed += 0 if sides is None else 4 * frame * (options.envs + sides) + 8 * sides
     device = options.device
-    available = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else machine_memory()
+    available = _free_memory(device)
     if needed > available:
         fitting = int(capacity * available / needed * 0.8) // options.envs * options.envs
         raise OverSizeError(

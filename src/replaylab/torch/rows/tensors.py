@@ -41,7 +41,7 @@ def on_host(value: Any) -> bool:
 
 def moved(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """Return an array as a tensor on a device."""
-    return torch.as_tensor(array if array.flags.writeable else array.copy()).to(device, non_blocking=True)
+    return as_tensor("the array", array if array.flags.writeable else array.copy(), device)
 
 
 def as_tensor(what: str, value: Any, device: torch.device) -> Tensor:
@@ -54,7 +54,9 @@ def as_tensor(what: str, value: Any, device: torch.device) -> Tensor:
         tensor = value if isinstance(value, Tensor) else torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DtypeError(f"{what} must be a tensor or an array of numbers, but got {shown(value)} ({error})") from None
-    return tensor.detach().to(device, non_blocking=True)
+    return tensor.detach().to(
+        device, non_blocking=device.type != "cpu"
+    )  # from a GPU, PyTorch would not wait for the copy
 
 
 def field_tensor(path: str, value: Any, field: Field, leading: dict[str, int], device: torch.device) -> Tensor:
@@ -113,8 +115,9 @@ def feedback_tensors(ids: Any, td_error: Any, priority: Any, options: DeviceOpti
         ShapeError, DtypeError: The tensors do not fit each other.
     """
     rows, sampler = ids_tensor(ids, options.device), options.config.sampler
-    if isinstance(priority, Tensor) and not priority.ndim:
-        priority = priority.expand(rows.shape)  # here, since `feedback_of` would wait for its value
+    if priority is not None and not on_host(priority):
+        priority = as_tensor("`priority`", priority, options.device)
+        priority = priority if priority.ndim else priority.expand(rows.shape)  # `feedback_of` would wait for its value
     name, values = feedback_of(rows, td_error, priority, sampler, sampler.takes_priorities)
     values = _real_tensor(f"`{name}`", values, options.device)
     if values.shape != rows.shape:
