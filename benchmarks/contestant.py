@@ -55,6 +55,17 @@ class Pool:
         return [Pool(*(column[s : s + length] for column in vars(self).values())) for s in starts]
 
 
+def cycle(pool: Pool, steps: int, chunk: int) -> list[Pool]:
+    """Cut `steps` steps, rounded up to whole chunks, out of the pool, which comes round again and again."""
+    chunks = len(pool) // chunk
+    return pool.slices(np.arange(-(-steps // chunk)) % chunks * chunk, chunk)
+
+
+def wrapped(capacity: int) -> int:
+    """Return how many steps fill a ring and run an eighth into the next round."""
+    return capacity + capacity // 8
+
+
 class Contestant(ABC):
     """One buffer of one library, uniform or prioritized.
 
@@ -68,6 +79,7 @@ class Contestant(ABC):
         extra: The extra of this package that installs it.
         rings: How many buffers of that capacity one instance holds.
         buffer: The library's own, with `sample`.
+        added: Steps added, for libraries whose slots depend on it.
     """
 
     package: ClassVar[str]
@@ -79,15 +91,20 @@ class Contestant(ABC):
     def __init__(self, capacity: int, prioritized: bool) -> None:
         self.capacity = capacity
         self.prioritized = prioritized
+        self.added = 0
 
     @classmethod
     def version(cls) -> str:
         """Return the installed version."""
         return importlib.metadata.version(cls.package)
 
-    @abstractmethod
     def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
         """Make the ring full and wrapped, then give every slot its priority (`priorities`: `(C,)`)."""
+        for chunk in cycle(pool, wrapped(self.capacity), 1000):
+            self.add_64(self.prepare_add_64([chunk]) or [])
+        self.newest = chunk.obs[-1]
+        if self.prioritized:
+            self.set_all_priorities(priorities)
 
     def set_all_priorities(self, priorities: NDArray[np.float64]) -> None:
         """Give every slot its priority, age by age, in calls of the usual size."""
@@ -108,13 +125,13 @@ class Contestant(ABC):
     def add(self, inputs: list[Any]) -> None:
         """Add each step by one call."""
 
-    @abstractmethod
     def prepare_add_64(self, chunks: list[Pool]) -> list[Any] | None:
-        """Turn pools of 64 steps into the arguments of one call each."""
+        """Turn pools of 64 steps, or another number of them, into the arguments of one call each."""
+        return self.prepare_add(chunks)
 
-    @abstractmethod
     def add_64(self, inputs: list[Any]) -> None:
         """Add each chunk of 64 steps."""
+        self.add(inputs)
 
     def prepare_sample(self, seeds: list[int]) -> list[Any] | None:
         """Return one item for each call to `sample`."""
@@ -127,14 +144,28 @@ class Contestant(ABC):
             batch = sample(BATCH)
         del batch
 
+    def slots(self, ages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the ring's slots of steps, by age: 0 is the newest step."""
+        return (self.added - 1 - ages) % self.capacity
+
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
-        """Turn ages (0 is the newest step) and priorities, both `(calls, 256)`, into arguments."""
+        """Turn ages and priorities, both `(calls, 256)`, into arguments."""
         del ages, priorities
         return None
 
     def update(self, inputs: list[Any]) -> None:
         """Set the priorities of 256 random steps by one call for each item."""
-        raise NotImplementedError(f"{self.label} has no priorities to update")
+        update = self.buffer.update_priorities
+        for steps, priorities in inputs:
+            update(steps, priorities)
+
+    def check_priorities(self) -> None:
+        """Raise unless only the newest step is drawn once its priority is far above the others; this one stays."""
+        newest = np.zeros((1, BATCH), np.int64)
+        self.update(self.prepare_update(newest, np.full((1, BATCH), 1e30)) or [])
+        obs = np.asarray(self.fetch()["obs"])
+        if not np.array_equal(obs, np.broadcast_to(self.newest, obs.shape)):
+            raise RuntimeError(f"{self.label} gave the newest step's priority to another step")
 
     def check(self) -> None:
         """Raise unless the rows of a drawn batch are rows of the pool."""

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.contestant import wrapped
 from benchmarks.ours import ReplaylabDrawer, fields_of
-from benchmarks.peers import wrapped
 from benchmarks.scene import Drawer, Scene, Work
 from replaylab import Field, ReplayBuffer
 from replaylab.replay import FrameStack

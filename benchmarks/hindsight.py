@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.contestant import wrapped
 from benchmarks.limit import TRANSFORMS
 from benchmarks.ours import ReplaylabDrawer, derived, fields_of
-from benchmarks.peers import wrapped
 from benchmarks.scene import Columns, Drawer, Scene, Work
 from benchmarks.timing import time_block
 from replaylab import Field, ReplayBuffer

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.contestant import ACTION, ALPHA, BATCH, BETA, OBS, Contestant, Pool
-from benchmarks.peers import cycle, wrapped
 from benchmarks.scene import Drawer
 from benchmarks.stream import StreamDrawer
 from replaylab import Field, ReplayBuffer
@@ -37,17 +36,12 @@ class Replaylab(Contestant):
         super().__init__(capacity, prioritized)
         sampler = Prioritized(alpha=ALPHA, beta=BETA) if prioritized else Uniform()
         self.buffer = ReplayBuffer(capacity, FIELDS, sampler=sampler, seed=1)
-        self.added = 0
-
-    def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
-        self.add_64(cycle(pool, wrapped(self.capacity), 1000))
-        if self.prioritized:
-            self.set_all_priorities(priorities)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         return dict(self.buffer.sample(BATCH))
 
     def prepare_add(self, steps: list[Pool]) -> list[Any]:
+        self.added += len(steps)
         return [
             (
                 s.obs[0],
@@ -71,9 +65,9 @@ class Replaylab(Contestant):
                 terminated=terminated,
                 truncated=truncated,
             )
-        self.added += len(inputs)
 
     def prepare_add_64(self, chunks: list[Pool]) -> list[Any]:
+        self.added += sum(map(len, chunks))
         return chunks
 
     def add_64(self, inputs: list[Any]) -> None:
@@ -87,15 +81,9 @@ class Replaylab(Contestant):
                 terminated=s.terminated,
                 truncated=s.truncated,
             )
-        self.added += sum(len(s) for s in inputs)
 
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
         return list(zip(self.added - 1 - ages, priorities, strict=True))
-
-    def update(self, inputs: list[Any]) -> None:
-        update = self.buffer.update_priorities
-        for ids, td_error in inputs:
-            update(ids, td_error)
 
 
 class ReplaylabDrawer(Drawer):

@@ -6,18 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.contestant import ACTION, ALPHA, BATCH, BETA, CHUNK, OBS, Contestant, Pool
-
-
-def cycle(pool: Pool, steps: int, chunk: int) -> list[Pool]:
-    """Cut `steps` steps, rounded up to whole chunks, out of the pool, which comes round again and again."""
-    chunks = len(pool) // chunk
-    return pool.slices(np.arange(-(-steps // chunk)) % chunks * chunk, chunk)
-
-
-def wrapped(capacity: int) -> int:
-    """Return how many steps fill a ring and run an eighth into the next round."""
-    return capacity + capacity // 8
+from benchmarks.contestant import ACTION, ALPHA, BATCH, BETA, CHUNK, OBS, Contestant, Pool, cycle, wrapped
 
 
 def sb3_columns(batch: Any) -> dict[str, NDArray[Any]]:
@@ -52,11 +41,6 @@ class Cpprb(Contestant):
         else:
             self.buffer = cpprb.ReplayBuffer(capacity, fields)
 
-    def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
-        self.add(self.prepare_add(cycle(pool, wrapped(self.capacity), 1000)))
-        if self.prioritized:
-            self.set_all_priorities(priorities)
-
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch = self.buffer.sample(BATCH)
         return {**batch, "action": batch["act"], "reward": batch["rew"]}
@@ -71,12 +55,6 @@ class Cpprb(Contestant):
         for obs, action, reward, next_obs, done in inputs:
             add(obs=obs, act=action, rew=reward, next_obs=next_obs, done=done)
 
-    def prepare_add_64(self, chunks: list[Pool]) -> list[Any]:
-        return self.prepare_add(chunks)
-
-    def add_64(self, inputs: list[Any]) -> None:
-        self.add(inputs)
-
     def sample(self, inputs: list[Any]) -> None:
         sample = self.buffer.sample
         if self.prioritized:
@@ -90,11 +68,6 @@ class Cpprb(Contestant):
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
         slots = (self.buffer.get_next_index() - 1 - ages) % self.capacity
         return list(zip(slots.astype(np.uint64), priorities.astype(np.float32), strict=True))
-
-    def update(self, inputs: list[Any]) -> None:
-        update = self.buffer.update_priorities
-        for slots, priorities in inputs:
-            update(slots, priorities)
 
 
 class Rlox(Contestant):
@@ -111,17 +84,6 @@ class Rlox(Contestant):
             self.buffer = rlox.PrioritizedReplayBuffer(capacity, OBS, ACTION, ALPHA, BETA)
         else:
             self.buffer = rlox.ReplayBuffer(capacity, OBS, ACTION)
-        self.added = 0
-
-    def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
-        for chunk in cycle(pool, wrapped(self.capacity), 1000):
-            if self.prioritized:
-                self.add_64([self._rows(chunk)])
-            else:
-                self.add_64([self._flat(chunk)])
-            self.added += 1000
-        if self.prioritized:
-            self.set_all_priorities(priorities)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch = self.buffer.sample(BATCH, 1)
@@ -137,7 +99,7 @@ class Rlox(Contestant):
             push(obs, action, reward, terminated, truncated, next_obs)
 
     def prepare_add_64(self, chunks: list[Pool]) -> list[Any]:
-        self.added += CHUNK * len(chunks)
+        self.added += sum(map(len, chunks))
         return [self._rows(s) if self.prioritized else self._flat(s) for s in chunks]
 
     def add_64(self, inputs: list[Any]) -> None:
@@ -156,13 +118,7 @@ class Rlox(Contestant):
         del batch
 
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
-        slots = (self.added - 1 - ages) % self.capacity
-        return list(zip(slots.astype(np.uint64), priorities, strict=True))
-
-    def update(self, inputs: list[Any]) -> None:
-        update = self.buffer.update_priorities
-        for slots, priorities in inputs:
-            update(slots, priorities)
+        return list(zip(self.slots(ages).astype(np.uint64), priorities, strict=True))
 
     @staticmethod
     def _rows(s: Pool) -> list[tuple[Any, ...]]:
@@ -240,12 +196,6 @@ class Tianshou(Contestant):
         self._batch, self._ring = Batch, ReplayBuffer
         self.buffer = PrioritizedReplayBuffer(capacity, ALPHA, BETA) if prioritized else ReplayBuffer(capacity)
 
-    def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
-        for chunk in cycle(pool, wrapped(self.capacity), 1000):
-            self.add_64(self.prepare_add_64([chunk]))
-        if self.prioritized:
-            self.set_all_priorities(priorities)
-
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch, _ = self.buffer.sample(BATCH)
         return {"obs": batch.obs, "action": batch.act, "next_obs": batch.obs_next, "reward": batch.rew}
@@ -289,6 +239,3 @@ class Tianshou(Contestant):
         update = self.buffer.update_weight
         for slots, priorities in inputs:
             update(slots, priorities)
-
-
-PEERS: tuple[type[Contestant], ...] = (Cpprb, Rlox, StableBaselines3, Tianshou)

@@ -23,11 +23,13 @@ from benchmarks import capacity, frames, hindsight, n_step, report, scene, seque
 from benchmarks.contestant import Contestant, Pool, resident_bytes
 from benchmarks.limit import ROWS, Limit, compile_limit
 from benchmarks.ours import Replaylab
-from benchmarks.peers import PEERS, Cpprb, Rlox
+from benchmarks.peers import Cpprb, Rlox, StableBaselines3, Tianshou
 from benchmarks.scene import Scene, installed
+from benchmarks.tensor_peers import Flashbax, Torchrl
 from benchmarks.timing import Times, draw_priorities, rows_of, run_rounds
 
 POOL = 64_000
+PEERS: tuple[type[Contestant], ...] = (Cpprb, Rlox, StableBaselines3, Tianshou, Torchrl, Flashbax)
 SCENES = {scene.name: scene for scene in (n_step.SCENE, frames.SCENE, hindsight.SCENE, sequences.SCENE)}
 PARTS = ("rows", *SCENES, "capacity")
 HERE = Path(__file__).parent
@@ -72,9 +74,14 @@ def build(
     for kind in kinds:
         for prioritized in (False, True):
             try:
-                kind(POOL, prioritized).fill(pool, priorities[:POOL])  # imports, compiles
-            except ValueError:
-                continue  # the library has no such buffer
+                small = kind(POOL, prioritized)
+            except (ValueError, RuntimeError) as error:  # it has no such buffer, or not here
+                print(f"{kind.label}: not timed: {error}")
+                continue
+            small.fill(pool, priorities[:POOL])  # imports, compiles
+            if prioritized:
+                small.check_priorities()
+            del small
             before = resident_bytes()
             contestant = kind(steps, prioritized)
             contestant.fill(pool, priorities)

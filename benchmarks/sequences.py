@@ -1,6 +1,5 @@
 """Sequences of 80 steps, 32 in a batch, that don't cross an episode's end."""
 
-import os
 import warnings
 from typing import Any, ClassVar
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.ours import ReplaylabStream, derived
 from benchmarks.scene import Scene, Work
 from benchmarks.stream import CHUNK, StreamDrawer, number_of
+from benchmarks.tensor_peers import import_flashbax, random_keys
 from replaylab.replay import Sequence, Transform
 
 BATCH, LENGTH, OVERLAP = 32, 80, 40
@@ -125,13 +125,8 @@ class Flashbax(SequenceDrawer):
     inside: ClassVar[bool] = False
 
     def __init__(self, capacity: int) -> None:
-        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-        with warnings.catch_warnings(action="ignore"):
-            import flashbax
-            import jax
-
+        jax, flashbax = import_flashbax()
         super().__init__(capacity)
-        self._jax = jax
         buffer = flashbax.make_trajectory_buffer(1, BATCH, LENGTH, 1, LENGTH, max_length_time_axis=capacity)
         self._sample, self._add = jax.jit(buffer.sample), jax.jit(buffer.add, donate_argnums=0)
         first = {name: jax.numpy.asarray(column[0]) for name, column in vars(self.stream.steps(0, 1)).items()}
@@ -140,10 +135,9 @@ class Flashbax(SequenceDrawer):
     def fill(self) -> None:
         for s in self.chunks():
             self.state = self._add(self.state, {name: column[None] for name, column in vars(s).items()})
-        self._jax.block_until_ready(self.state)
 
     def prepare_draw(self, seeds: list[int]) -> list[Any]:
-        return list(self._jax.random.split(self._jax.random.PRNGKey(seeds[0]), len(seeds)))
+        return random_keys(seeds)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         (key,) = self.prepare_draw([next(self.seeds)])
@@ -151,9 +145,9 @@ class Flashbax(SequenceDrawer):
 
     def draw(self, batch: int, inputs: list[Any]) -> None:
         del batch
-        sample, state, ready = self._sample, self.state, self._jax.block_until_ready
+        sample, state = self._sample, self.state
         for key in inputs:
-            drawn = ready(sample(state, key))
+            drawn = sample(state, key)
         del drawn
 
 

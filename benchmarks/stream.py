@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.contestant import ACTION, OBS, Pool
-from benchmarks.peers import wrapped
+from benchmarks.contestant import ACTION, OBS, Pool, wrapped
 from benchmarks.scene import Drawer
 
 EPISODE = 400

@@ -11,7 +11,7 @@ from benchmarks.contestant import Pool
 from benchmarks.limit import LABEL, Limit, compile_limit
 from benchmarks.timing import OPERATIONS, prepare, run_rounds
 
-from benchmarks import peers, replay, report, scene, sequences
+from benchmarks import replay, report, scene, sequences
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,6 +68,16 @@ def test_a_wrong_value_in_a_batch_is_found(name, monkeypatch):
         drawer.verify()
 
 
+def test_a_priority_given_to_another_step_is_noticed(monkeypatch):
+    contestant = replay.Replaylab(1000, True)
+    contestant.fill(Pool.draw(np.random.default_rng(0), 2000), np.ones(1000))
+    contestant.check_priorities()
+    prepare_update = contestant.prepare_update
+    monkeypatch.setattr(contestant, "prepare_update", lambda ages, priorities: prepare_update(ages + 1, priorities))
+    with pytest.raises(RuntimeError, match="replaylab gave the newest step's priority to another step"):
+        contestant.check_priorities()
+
+
 def test_every_peer_of_a_scene_says_where_it_comes_from(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert scene.installed(sequences.SCENE.drawers[-2:]) == []
@@ -110,7 +120,7 @@ def test_a_missing_peer_is_named_with_its_install_command(monkeypatch, capsys):
     assert replay.contenders(no_peers=False) == [replay.Replaylab]
     lines = capsys.readouterr().out.splitlines()
     assert 'rlox: not installed: pip install "replaylab[bench]"' in lines
-    assert len(lines) == len(peers.PEERS)
+    assert len(lines) == len(replay.PEERS)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -157,6 +167,6 @@ def test_the_table_holds_times_and_memory():
 
 def test_every_target_names_a_row_and_peers_that_exist():
     rows = {work.name: scene.drawers for scene in replay.SCENES.values() for work in scene.works}
-    plain = {operation.name: peers.PEERS for operation in OPERATIONS}
+    plain = {operation.name: replay.PEERS for operation in OPERATIONS}
     for target in report.TARGETS:
         assert set(target.among) <= {kind.label for kind in (rows | plain)[target.operation]}
