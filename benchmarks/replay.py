@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import capacity, frames, hindsight, n_step, report, scene, sequences
+from benchmarks import capacity, frames, guard, hindsight, n_step, report, scene, sequences
 from benchmarks.contestant import Contestant, Pool, resident_bytes
 from benchmarks.limit import ROWS, Limit, compile_limit
 from benchmarks.ours import Replaylab
@@ -48,6 +48,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="100,000 steps and 10 rounds: a smoke test")
     parser.add_argument("--no-peers", action="store_true", help="only this library and the limit")
     parser.add_argument("--no-limit", action="store_true", help="without the C++ limit loops")
+    parser.add_argument("--keep", action="store_true", help="keep the ratios to the limit in benchmarks/limits.json")
     parser.add_argument("--seed", type=int, default=0, help="seed of all inputs")
     parser.add_argument("--out", type=Path, help="JSON file (default: benchmarks/results/replay-<time>.json)")
     parser.add_argument("--figures", type=Path, default=HERE / "figures", help="folder of the plot")
@@ -188,7 +189,7 @@ def one_thread() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark, print the table and the targets, write the JSON file."""
+    """Run the benchmark, print the table, the targets and what got slower, write the JSON file."""
     options = parse(arguments)
     np.random.seed(options.seed)  # noqa: NPY002  (some peers draw from the global generator)
     one_thread()
@@ -207,6 +208,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(capacity.lines(run.curves)))
     print("\ntargets")
     print("\n".join(report.target_lines(run.times)))
+    print("\nbeside the ratios in benchmarks/limits.json")
+    ratios = guard.ratios_to_limit(run.times)
+    conditions = {"processor": result["machine"]["processor"], "steps": options.steps, "peers": not options.no_peers}
+    print("\n".join(f"  {line}" for line in guard.compare(ratios, conditions)))
+    if options.keep:
+        guard.keep(ratios, conditions)
 
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     out: Path = options.out or HERE / "results" / f"replay-{stamp}.json"

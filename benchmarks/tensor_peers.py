@@ -158,7 +158,7 @@ class Flashbax(Contestant):
 
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
         pairs = zip(self.slots(ages).astype(np.int32), priorities.astype(np.float32), strict=True)
-        return self._put(list(pairs))
+        return list(map(self._put, pairs))
 
     def update(self, inputs: list[Any]) -> None:
         update, state = self._update, self.state
