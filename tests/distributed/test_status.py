@@ -11,7 +11,7 @@ from replaylab.distributed.replay.figures import ShardFigures
 from replaylab.distributed.replay.shard import Declaration
 from replaylab.distributed.status import ReplayStatus
 
-SHARD = ShardFigures(0, 3, True, node="abcdef012345", size=50, total=12.5, added=80, waiting=7)
+SHARD = ShardFigures(0, 3, True, node="abcdef012345", size=50, total=12.5, added=80)
 TRAINING = {
     **dict.fromkeys(("steps", "total_steps", "steps_per_second", "updates", "updates_per_second"), 1000),
     **dict.fromkeys(("skipped_updates", "waiting_evaluations", "actor_losses", "lost_actor_steps"), 2),
@@ -26,6 +26,7 @@ TRAINING = {
     "replay": {
         "shards": [{"number": 0, "losses": 3, "lost_steps": 20}],
         "priority_age": 7.6,
+        "added": 80,
         "samples": 640,
         "samples_per_insert": 8.0,
         "losses": 3,
@@ -37,7 +38,7 @@ TRAINING = {
 
 def test_unknown_losses_are_not_printed():
     replay, shard = ReplayStatus("run", (SHARD,), (), None).lines()
-    assert "epoch 3, 50 steps, 7 waiting" in shard
+    assert "epoch 3, 50 steps, total" in shard
     assert "lost" not in replay + shard
 
 

@@ -46,12 +46,12 @@ class ReplayStatus:
                 f"{run['weights_age']:,.0f} updates old, priorities {run['replay']['priority_age']:,.0f}; waiting: "
                 f"actors {run['actors_wait']:.0%} of the time, learner {run['learner_waits']:.0%}"
             )
-        size, added = (sum(getattr(shard, name) for shard in self.shards) for name in ("size", "added"))
-        line = f"replay {self.run[:8]}: {len(self.shards)} shards, {size:,} steps stored now, {added:,} so far"
+        size = sum(shard.size for shard in self.shards)
+        line = f"replay {self.run[:8]}: {len(self.shards)} shards, {size:,} steps stored now"
         if run:
             replay = run["replay"]
             line += (
-                f", {replay['samples']:,} rows drawn ({replay['samples_per_insert']:.2f} a step), {replay['losses']} "
+                f", {replay['added']:,} so far, {replay['samples']:,} rows drawn ({replay['samples_per_insert']:.2f} a step), {replay['losses']} "
                 f"shards lost with {replay['lost_steps']:,} steps, {replay['stale_updates']:,} stale updates"
             )
         yield line
@@ -59,8 +59,8 @@ class ReplayStatus:
             lost = "" if shard.losses is None else f"lost {shard.losses} times with {shard.lost_steps:,} steps, "
             error = "" if shard.snapshot_error is None else f", snapshots fail ({shard.snapshot_error})"
             yield (
-                f"  shard {shard.number}: epoch {shard.epoch}, {shard.size:,} steps, {shard.waiting:,} waiting, total "
-                f"{shard.total:.6g}, {shard.adds_per_second:,.0f} adds and {shard.draws_per_second:,.0f} draws a "
+                f"  shard {shard.number}: epoch {shard.epoch}, {shard.size:,} steps, total {shard.total:.6g}, "
+                f"{shard.adds_per_second:,.0f} adds and {shard.draws_per_second:,.0f} draws a "
                 f"second, {lost}{shard.nbytes / 2**20:,.1f} MiB on node {shard.node[:8]}{error}"
             )
         for number in self.silent:

@@ -1,9 +1,12 @@
 """Draws from several shards follow the distribution of one buffer, and batches report what was really drawn."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from replaylab.distributed.replay import reader as reader_module
 from replaylab.distributed.replay.distribution import split
 from replaylab.distributed.replay.ids import shard_of
 from replaylab.errors import ConfigError, EmptyBufferError
@@ -32,6 +35,7 @@ from replaylab.replay import (
 )
 from replaylab.research import AntiPrioritized, Blocks, Permuted
 from tests.distributed.replay.conftest import EPISODES, FIELDS, FLAG, episode, replay, steps
+from tests.distributed.replay.in_process import Pending
 from tests.given import priorities_or_errors
 
 FALSE_ALARM = 1e-7
@@ -316,6 +320,34 @@ def test_slow_updates_get_batches_one_by_one():
     assert remote._num_batches(16) == 16
     remote._row_bytes = 10**6
     assert remote._num_batches(16) == 1
+
+
+@pytest.mark.parametrize(("latency", "batches"), [(0.0005, {1}), (0.005, {2, 3}), (0.5, {16})])
+def test_calls_carry_more_batches_if_they_take_longer(latency, batches, monkeypatch):
+    """An update takes 2 ms on the clock of this test."""
+    now, waits = [0.0], []
+    clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=lambda: now[0], thread_time=lambda: 0.0)
+    monkeypatch.setattr(reader_module, "time", clock)
+    begin, result = Pending.__init__, Pending.result
+
+    def begins(pending, *arguments):
+        begin(pending, *arguments)
+        pending.ready_at = now[0] + latency
+
+    def arrives(pending):
+        now[0] = max(now[0], pending.ready_at)
+        return result(pending)
+
+    remote, _ = unequal(Uniform())
+    monkeypatch.setattr(Pending, "__init__", begins)
+    monkeypatch.setattr(Pending, "result", arrives)
+    for _ in range(300):
+        before = now[0]
+        remote.sample(16)
+        waits.append(now[0] - before)
+        now[0] += 0.002
+    assert remote._num_batches(16) in batches
+    assert np.mean(waits[100:]) < 0.0002 or batches == {16}
 
 
 def test_batches_are_prefetched_and_end(local):

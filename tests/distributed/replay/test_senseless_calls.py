@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from replaylab.distributed.replay import Limiter, RemoteOptions, RemoteReplay, Snapshots
+from replaylab.distributed.replay import RemoteOptions, RemoteReplay, Snapshots
 from replaylab.replay import Prioritized, Uniform
 from tests.distributed.replay.conftest import FIELDS, replay, steps
 from tests.senseless import ANY, ARRAY, SEED, TRUTH, Call, misshapen, wrongs
@@ -20,15 +20,12 @@ def prioritized():
 
 
 NONE = dict.fromkeys(("num_envs", "replicas", "storage", "sampler", "retention", "autoreset"), "None")
-OPTIONS = {"placement": ANY, "address": "None", "limiter": "None", "snapshot": "None", "strict": TRUTH}
+OPTIONS = {"placement": ANY, "address": "None", "snapshot": "None", "strict": TRUTH}
 IDS = np.arange(3)
-MORE = "3.5 huge"
 PRIORITY = {"td_error": "None", "priority": "0 3.5"}
 STEP = {name: value[0] for name, value in steps(0, 1).items()}
 FLAGS = dict.fromkeys(FIELDS, "True") | {"x": ARRAY, "where": "None True", "final_obs": "None"}
-LIMITS = {"samples_per_insert": 1.0, "error_buffer": 64.0}
 CALLS = [
-    Call(Limiter, LIMITS, dict.fromkeys([*LIMITS, "timeout"], MORE)),
     Call(Snapshots, {"folder": "there"}, {"folder": "text", "period": "3.5 huge"}),
     Call(
         RemoteReplay,

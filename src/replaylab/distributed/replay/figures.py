@@ -8,7 +8,7 @@ from replaylab.distributed.replay.shard import Tally
 
 @dataclass(frozen=True)
 class ShardFigures:
-    """Figures of one shard. Rates and counts of feedback begin with its epoch.
+    """Figures of one shard. Counts and rates begin with its epoch.
 
     Attributes:
         number: Its number.
@@ -19,11 +19,10 @@ class ShardFigures:
         node: Id of its node.
         size: Steps stored.
         total: Σ of what the sampling probability is proportional to: 1 each, or p^α.
-        added: Steps stored so far, and a second.
-        drawn: Rows drawn so far, and a second.
+        added: Steps stored, and a second.
+        drawn: Rows drawn, and a second.
         feedback: Ids that took feedback.
         stale_feedback: Ids of feedback whose step was not stored any more.
-        waiting: Steps that wait for the limiter.
         nbytes: Bytes of memory.
         snapshot_error: Why it could not be saved in the background when last tried; None: it could.
     """
@@ -42,7 +41,6 @@ class ShardFigures:
     draws_per_second: float = 0.0
     feedback: int = 0
     stale_feedback: int = 0
-    waiting: int = 0
     nbytes: int = 0
     snapshot_error: str | None = None
 
@@ -54,8 +52,8 @@ class RemoteReplayStats:
     Attributes:
         size: N, steps stored in all shards.
         capacity: C.
-        added: Steps stored so far, including those that were lost with a shard.
-        samples: Rows drawn so far, by all readers.
+        added: Steps stored since this replay was created or loaded, including those that were lost with a shard.
+        samples: Rows drawn since then, by all readers.
         samples_per_insert: samples / added; NaN before the first step.
         total_priority: ΣT, of what the sampling distribution is proportional to.
         stale_updates: Ids of feedback whose step was dropped, or whose shard was lost.
@@ -82,5 +80,5 @@ class RemoteReplayStats:
 def figures_from(number: int, answer: tuple[dict[str, Any], Tally], **known: Any) -> ShardFigures:
     """Return figures from the answer of `Shard.figures`, and from what is known of the shard's losses."""
     counted, tally = answer
-    of_tally = {name: getattr(tally, name) for name in ("size", "total", "added", "drawn", "waiting")}
+    of_tally = {name: getattr(tally, name) for name in ("size", "total", "added", "drawn")}
     return ShardFigures(number, tally.epoch, True, **known, **counted, **of_tally)

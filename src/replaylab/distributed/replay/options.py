@@ -10,7 +10,6 @@ import numpy as np
 from replaylab.arguments import LARGEST_AXIS, check, flag, instance, optional, whole
 from replaylab.distributed.ray_session import check_address
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, MOST_EPOCHS, MOST_SHARDS
-from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.shard import EPISODE, Declaration
 from replaylab.distributed.replay.snapshots import Saving, Snapshots
 from replaylab.errors import ConfigError, StorageError
@@ -25,12 +24,11 @@ DECLARED = ("fields", "num_envs", "sampler", "transforms", "next_obs", "retentio
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RemoteOptions:
-    """Placement, limits and snapshots of a `RemoteReplay`. These options are not saved with it.
+    """Placement and snapshots of a `RemoteReplay`. These options are not saved with it.
 
     Attributes:
         placement: Where the shards are. None: Ray chooses. "spread": on as many nodes as possible. Otherwise a node id
             for each shard; such a shard is not restarted on another node.
-        limiter: How many rows are drawn for each step stored. None: without a limit.
         snapshot: Where shards are saved in the background. None: a shard that is lost restarts empty.
         strict: Whether each draw first sends feedback and reads all totals, and draws no batch in advance. Default:
             False.
@@ -42,14 +40,12 @@ class RemoteOptions:
     """
 
     placement: str | ListOf[str] | None = None
-    limiter: Limiter | None = None
     snapshot: Snapshots | None = None
     strict: bool = False
     address: str | None = None
 
     def __post_init__(self) -> None:
         check(self, "", strict=flag)
-        check(self, "", limiter=optional(instance(Limiter, "a Limiter, or None")))
         check(self, "", snapshot=optional(instance(Snapshots, "Snapshots(folder), or None")))
         check_address(self.address)
 
@@ -116,7 +112,7 @@ class RemoteConfig:
         """
         if epoch + EPOCHS_PER_REPLAY > MOST_EPOCHS:
             raise StorageError(f"the snapshot is of epoch {epoch - 1}, and no epochs are left for ids; start empty")
-        frames, limiter, (share, more) = self.frames, self.options.limiter, divmod(self.capacity, self.shards)
+        frames, (share, more) = self.frames, divmod(self.capacity, self.shards)
         options = {**self.declared, "count_replays": self.count_replays, "num_envs": None, "autoreset": None}
         sampler = self.template.sampler
         options["sampler"] = replace(sampler, beta=0.0) if hasattr(sampler, "beta") else sampler  # type: ignore[type-var]
@@ -130,13 +126,12 @@ class RemoteConfig:
         if self.keeps_episodes:
             options["fields"] = {**self.declared["fields"], EPISODE: Field((), np.int64)}
         seed, hidden = int(self.root.generate_state(1, np.uint64)[0]), (EPISODE, "weight", *frames)
-        limit = None if limiter is None else limiter.most_steps(0, self.min_size) / self.shards
         declarations = []
         for k in range(self.shards):
             shard_options = options | {"capacity": share + (k < more)}
             if self.keeps_episodes:
                 shard_options["num_envs"] = self.first_env(k + 1) - self.first_env(k)
-            arguments = k, epoch, shard_options, seed, self.keeps_episodes, hidden, folders[k], saving, limit
+            arguments = k, epoch, shard_options, seed, self.keeps_episodes, hidden, folders[k], saving
             declarations.append(Declaration(*arguments))
         return declarations
 

@@ -19,7 +19,7 @@ from replaylab.distributed.replay.ids import Ids, global_ids, shard_of
 from replaylab.distributed.replay.options import RemoteConfig
 from replaylab.distributed.replay.shard import ActorLost, Tally
 from replaylab.distributed.replay.writer import CLOSED, PATIENCE, Client, Pending
-from replaylab.errors import ConfigError, EmptyBufferError, StorageError
+from replaylab.errors import EmptyBufferError, StorageError
 from replaylab.replay import Batch, Fifo, Schedules
 from replaylab.trees import flatten, take, unflatten
 
@@ -41,6 +41,10 @@ CALL_SHARE = 0.05
 """Share of the learner's time that calls may take: after slow updates a call carries fewer batches."""
 
 
+MOST_WAIT = 0.05
+"""Share of a call's latency for which the learner may wait; if it waits longer, calls carry more batches."""
+
+
 class Call(NamedTuple):
     """A call to a shard: its answer, and the shard's epoch at that time, None if unknown."""
 
@@ -60,7 +64,17 @@ class Slot:
     probe: Pending | None = None  # the answer that will show that a lost shard is there again
     losses: int = 0
     lost_steps: int = 0  # as far as they had been reported
-    lost_rows: int = 0  # drawn rows that a restarted shard does not count
+    counts_before: tuple[int, int] = (0, 0)  # steps stored and rows drawn in earlier epochs
+
+    @property
+    def added(self) -> int:
+        """Steps stored so far, as last reported."""
+        return self.counts_before[0] + (self.tally.added if self.tally else 0)
+
+    @property
+    def drawn(self) -> int:
+        """Rows drawn so far, likewise."""
+        return self.counts_before[1] + (self.tally.drawn if self.tally else 0)
 
     @property
     def live(self) -> Tally | None:
@@ -74,8 +88,8 @@ class Slot:
             return tally.epoch == before.epoch
         if before is not None and tally.epoch > before.epoch:
             self.losses, self.lost = self.losses + (not self.lost), False
-            self.lost_steps += max(before.added - tally.added_at_start, 0)
-            self.lost_rows += max(before.drawn - tally.drawn_at_start, 0)
+            self.lost_steps += max(before.next_id - tally.first_id, 0)
+            self.counts_before = self.added + max(tally.first_id - before.next_id, 0), self.drawn
         self.tally = tally
         return True
 
@@ -118,6 +132,7 @@ class Group:
     shares: Floats  # T̂_s/ΣT̂ (S,)
     updates: int  # whose feedback came before
     answers: list[tuple[Slot, Call, int]]  # with the number of ids of feedback in the call
+    requested_at: float
     columns: dict[str, Any] = field(default_factory=dict)  # name → values (K·B, *shape), once they arrived
     scaled: Floats = field(default_factory=lambda: np.zeros(0))  # N·q (K·B,), or P/q for samplers without weights
     least: float = 1.0  # the smallest N·q that could be drawn
@@ -134,8 +149,9 @@ class RemoteReader:
 
     `RemoteReplay.reader` creates it. Every reader draws independently from one distribution over all shards, and the
     feedback of all applies to the same priorities. A call to a shard carries the feedback since the last call and draws
-    K batches, while the previous K are used; K follows from the measured cost of a call, the time between updates, and
-    the size of rows. So a batch may be drawn up to 2K updates before it is used (`priority_age`).
+    K batches, while the previous K are used. K is so large that calls take a small share of the learner's time and that
+    the learner does not wait for them, by their measured cost and latency, as long as their rows are few bytes. So a
+    batch may be drawn up to 2K updates before it is used (`priority_age`).
 
     Attributes:
         rank: Number of the learner.
@@ -145,7 +161,7 @@ class RemoteReader:
     def __init__(self, clients: Sequence[Client], config: RemoteConfig, rank: int = 0, world_size: int = 1) -> None:
         self._clients, self._config, self.rank, self.world_size = clients, config, rank, world_size
         self._template, sampler = config.template, config.template.sampler
-        self._limiter, self._strict = config.options.limiter, config.options.strict
+        self._strict = config.options.strict
         self._slots = [Slot(client, number) for number, client in enumerate(clients)]
         root = config.root
         self._random = np.random.default_rng(
@@ -158,23 +174,12 @@ class RemoteReader:
         self._group: Group | None = None
         self._ahead: Group | None = None
         self._feedback: Feedback = []
-        self._requested = 0
-        self._drawn_before: int | None = None  # by readers before this one
         self._updates = self._batches = self._age = self._stale = 0
-        self._row_bytes, self._cost, self._interval, self._last = 1, 0.0, math.inf, -math.inf
+        self._row_bytes, self._cost, self._latency, self._interval = 1, 0.0, 0.0, math.inf
+        self._last, self._waited = -math.inf, 0.0  # when `sample` was called, and how long it waited
 
     def __reduce__(self) -> Any:
         return RemoteReader, (self._clients, self._config, self.rank, self.world_size)
-
-    @property
-    def inserted(self) -> int:
-        """Steps stored so far, as last reported, including those that were dropped or lost since."""
-        return sum(slot.lost_steps + (slot.tally.added if slot.tally else 0) for slot in self._slots)
-
-    @property
-    def drawn(self) -> int:
-        """Rows drawn so far by all readers, as last reported."""
-        return sum(slot.lost_rows + (slot.tally.drawn if slot.tally else 0) for slot in self._slots)
 
     @property
     def priority_age(self) -> float:
@@ -192,8 +197,7 @@ class RemoteReader:
             progress: Training progress in [0, 1], if β has a schedule. None: its start value, with one warning.
 
         Raises:
-            EmptyBufferError: Too little is stored, or every priority is zero; or the limiter allowed no batch for its
-                `timeout`.
+            EmptyBufferError: Too little is stored, or every priority is zero.
             ConfigError: An argument is out of its range.
             StorageError: The replay was closed, or no shard was restarted in time.
         """
@@ -201,9 +205,10 @@ class RemoteReader:
         checked("progress", progress, optional(FRACTION))
         beta = None if self._schedules is None else self._schedules.at(progress)[0]
         with self._lock:
-            passed, self._last = time.perf_counter() - self._last, time.perf_counter()
-            passed = min(passed, 4.0 * self._interval)  # a pause, for example to evaluate, is no update
+            now = time.perf_counter()
+            passed = min(now - self._last - self._waited, 4.0 * self._interval)  # a pause is no update
             self._interval = passed if self._interval == math.inf else 0.95 * self._interval + 0.05 * passed
+            self._last, self._waited = now, 0.0
             group = self._group
             if group is None or group.rows != batch_size or group.used_up or self._strict:
                 group = self._group = self._next(batch_size)
@@ -277,8 +282,6 @@ class RemoteReader:
         """
         with self._lock:
             self._answers(self._call([]))
-            if self._drawn_before is None:
-                self._drawn_before = self.drawn
 
     def _flat(self, ids: npt.ArrayLike) -> Ids:
         """Return a copy of ids, int64 (n,)."""
@@ -313,18 +316,11 @@ class RemoteReader:
         if all(slot.for_good for slot in self._slots):
             raise StorageError(CLOSED)
 
-    def _allowed_batches(self, rows: int) -> int:
-        """Return how many batches may be requested now, K at most."""
-        batches = self._num_batches(rows)
-        while batches and not self._may_draw(rows * batches):
-            batches //= 2
-        return batches
-
     def _num_batches(self, rows: int) -> int:
-        """Return K: as many batches as make calls cheap, as long as their rows are few bytes."""
+        """Return K: so many that calls are cheap and arrive in time, as long as their rows are few bytes."""
         if self._strict:
             return 1
-        wanted = math.ceil(self._cost / (CALL_SHARE * self._interval))
+        wanted = math.ceil(max(self._cost / CALL_SHARE, self._latency) / self._interval)
         return max(1, min(wanted, MOST_BATCHES, CALL_BYTES // (rows * self._row_bytes)))
 
     def _next(self, rows: int) -> Group:
@@ -332,65 +328,43 @@ class RemoteReader:
         while True:
             group, self._ahead = self._ahead, None
             if group is None or group.rows != rows:
-                self._await_steps(rows)
-                group = self._request(rows, self._allowed_batches(rows))
-            batches = 0 if self._strict else self._allowed_batches(rows)
-            self._ahead = self._request(rows, batches) if batches else None
+                self._await_steps()
+                group = self._request(rows)
+            self._ahead = None if self._strict or not self._may_draw() else self._request(rows)
             if self._collect(group):
                 return group
 
-    def _may_draw(self, rows: int) -> bool:
-        """Whether so many rows may be drawn now, as far as is known."""
+    def _may_draw(self) -> bool:
+        """Whether a batch can be drawn now, as far as is known."""
         tallies = self._tallies()
-        if self._drawn_before is None or not any(tally.total for tally in tallies):
-            return False
-        if sum(tally.size for tally in tallies) < self._config.min_size:
-            return False
-        drawn = self._drawn_before + self.world_size * (self._requested + rows)
-        return self._limiter is None or drawn <= self._limiter.most_rows(self.inserted, self._config.min_size)
+        return any(tally.total for tally in tallies) and sum(t.size for t in tallies) >= self._config.min_size
 
-    def _await_steps(self, rows: int) -> None:
-        """Wait until a batch may be drawn: for restarted shards and for the limiter, for nothing else."""
-        limiter, least, begun = self._limiter, self._config.min_size, time.monotonic()
-        if limiter is not None and rows > 2 * limiter.error_buffer:
-            raise ConfigError(
-                "`batch_size` must be at most 2·error_buffer of the limiter, or no batch is ever drawn, but got "
-                f"(batch_size={rows}, error_buffer={limiter.error_buffer:g}); use a larger error_buffer"
-            )
-        if self._strict:
+    def _await_steps(self) -> None:
+        """Wait while shards restart, until a batch can be drawn."""
+        begun = time.monotonic()
+        if self._strict or not self._may_draw():
             self.refresh()
-        while not self._may_draw(rows):
-            self.refresh()
-            if self._may_draw(rows):
-                return
-            size, waited = sum(tally.size for tally in self._tallies()), time.monotonic() - begun
-            if any(slot.lost and not slot.for_good for slot in self._slots):
-                if waited > PATIENCE:
-                    raise StorageError(f"no shard was restarted within {PATIENCE:.0f} s after it was lost")
-            elif size >= least and not any(tally.total for tally in self._tallies()):
-                raise EmptyBufferError(
-                    f"every one of the {size:,} stored steps has priority 0, so none can be drawn; give at least one a "
-                    "positive priority with update_priorities"
-                )
-            elif limiter is None:
+        while not self._may_draw():
+            if not any(slot.lost and not slot.for_good for slot in self._slots):
+                size, least = sum(tally.size for tally in self._tallies()), self._config.min_size
                 raise EmptyBufferError(
                     f"{size:,} steps are stored in all shards, but a batch needs {least:,}; add more"
+                    if size < least
+                    else f"every one of the {size:,} stored steps has priority 0, so none can be drawn; give at least "
+                    "one a positive priority with update_priorities"
                 )
-            elif waited > limiter.timeout:
-                raise EmptyBufferError(
-                    f"the limiter allows no batch of {rows:,} rows after {self.drawn:,} rows were drawn and "
-                    f"{self.inserted:,} steps stored; add steps, or use a larger error_buffer"
-                )
+            if time.monotonic() - begun > PATIENCE:
+                raise StorageError(f"no shard was restarted within {PATIENCE:.0f} s after it was lost")
             time.sleep(POLL)
+            self.refresh()
 
-    def _request(self, rows: int, batches: int) -> Group:
-        """Request batches of all shards at once, with the feedback since the last call."""
-        begun = time.thread_time()
+    def _request(self, rows: int) -> Group:
+        """Request K batches of all shards at once, with the feedback since the last call."""
+        begun, batches = time.thread_time(), self._num_batches(rows)
         totals = [slot.live.total if slot.live else 0.0 for slot in self._slots]
         counts = np.array([split(totals, rows, self._random, self._stratified) for _ in range(batches)]).T
         shares, updates = np.array(totals) / sum(totals), self._updates
-        group = Group(rows, counts, shares, updates, self._call(counts.tolist()))
-        self._requested += rows * batches
+        group = Group(rows, counts, shares, updates, self._call(counts.tolist()), time.perf_counter())
         self._cost = 0.9 * self._cost + 0.2 * (time.thread_time() - begun)  # to collect the rows costs as much
         return group
 
@@ -407,14 +381,11 @@ class RemoteReader:
         return answers
 
     def _call(self, counts: list[list[int]]) -> list[tuple[Slot, Call, int]]:
-        """Let all live shards draw, with feedback and with the number of steps that writers may store."""
-        feedback, limiter, room, calls = self._feedback_by_shard(), self._limiter, math.inf, []
-        if limiter is not None and not self.rank:
-            room = max(limiter.most_steps(self.drawn, self._config.min_size) - self.inserted, 0.0)
-        for slot, mine in zip(self._slots, feedback, strict=True):
-            tally, num_fed = slot.live, sum(len(ids) for ids, _, _ in mine)
-            limit = None if tally is None or room == math.inf else tally.added + room / len(self._tallies())
-            call = slot.call("draw", counts[slot.number] if counts else [], mine, limit)
+        """Let all live shards take feedback and draw."""
+        calls = []
+        for slot, mine in zip(self._slots, self._feedback_by_shard(), strict=True):
+            num_fed = sum(len(ids) for ids, _, _ in mine)
+            call = slot.call("draw", counts[slot.number] if counts else [], mine)
             if call is None:
                 self._stale += num_fed
             else:
@@ -440,14 +411,17 @@ class RemoteReader:
 
     def _collect(self, group: Group) -> bool:
         """Wait for the rows of a group and put its batches together; False if a shard has not given its rows."""
+        started = time.perf_counter() - time.thread_time()
         answers = self._answers(group.answers)
         group.answers.clear()  # they hold memory of Ray's object store
-        begun = time.thread_time()
+        arrived, begun = time.perf_counter(), time.thread_time()
+        waited, latency = arrived - begun - started, arrived - group.requested_at
+        self._waited += waited
+        waits = waited > MOST_WAIT * latency  # else the latency may be shorter than known
+        self._latency = 0.75 * self._latency + 0.25 * latency if waits else 0.97 * self._latency
         tallies = [answer[1] if (answer := answers.get(slot.number)) else None for slot in self._slots]
         chosen, parts = np.flatnonzero(group.counts.any(axis=1)).tolist(), []
-        missing = [shard for shard in chosen if shard not in answers or answers[shard][0] is None]
-        if missing:
-            self._requested -= int(group.counts[missing].sum())  # never drawn; without this, the limiter would wait
+        if any(shard not in answers or answers[shard][0] is None for shard in chosen):
             return False
         for shard in chosen:
             part = answers[shard][0]

@@ -62,7 +62,7 @@ class RemoteReplay(RemoteReader):
         min_size: Steps that must be stored in all shards together before a batch is drawn.
         seed: Seed of all random streams. What is drawn still depends on when calls arrive.
         shards: S.
-        options: Placement, limiter, snapshots, and the address of the cluster.
+        options: Placement, snapshots, and the address of the cluster.
 
     Attributes:
         run: Name of this replay in the cluster; the names of its actors begin with it.
@@ -190,14 +190,12 @@ class RemoteReplay(RemoteReader):
         picked = checked_envs(envs, self._config.envs)
         window = checked("window", window, whole(most=1_000))
         unroll = checked("unroll", unroll, whole(most=100_000))
-        limited = self._config.options.limiter is not None
-        return RemoteWriter(self._clients, self._config, picked, window, unroll, limited)
+        return RemoteWriter(self._clients, self._config, picked, window, unroll)
 
     def reader(self, rank: int = 0, world_size: int = 1) -> RemoteReader:
         """Return a reader for one of several learners; it can be sent to other processes.
 
-        Each draws independently from the same distribution, and may use 1/`world_size` of what the limiter allows. The
-        reader of rank 0 tells the shards how many steps writers may store, so it must draw.
+        Each draws independently from the same distribution.
 
         Args:
             rank: The learner's number, from 0.
@@ -212,8 +210,8 @@ class RemoteReplay(RemoteReader):
     def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment, wait until it is acknowledged, and return the ids.
 
-        The limiter does not apply. Where several processes step environments, each has a `writer`, which does not wait.
-        The id of a step that was lost with its shard is −1.
+        Where several processes step environments, each has a `writer`, which does not wait. The id of a step that was
+        lost with its shard is −1.
 
         Raises:
             FieldError, ShapeError, DtypeError: As for `ReplayBuffer.add`.
@@ -274,12 +272,13 @@ class RemoteReplay(RemoteReader):
             answer, epoch = answers.get(slot.number), slot.tally.epoch if slot.tally else 0
             lost = ShardFigures(slot.number, epoch, False, **known)
             shards.append(lost if answer is None else figures_from(slot.number, answer, **known))
+        added, samples = (sum(getattr(slot, name) for slot in self._slots) for name in ("added", "drawn"))
         return RemoteReplayStats(
             size=sum(shard.size for shard in shards),
             capacity=self.capacity,
-            added=self.inserted,
-            samples=self.drawn,
-            samples_per_insert=self.drawn / self.inserted if self.inserted else math.nan,
+            added=added,
+            samples=samples,
+            samples_per_insert=samples / added if added else math.nan,
             total_priority=sum(shard.total for shard in shards),
             stale_updates=self._stale + sum(shard.stale_feedback for shard in shards),
             priority_age=self.priority_age,
@@ -351,7 +350,7 @@ class RemoteReplay(RemoteReader):
                 self._template.save(saving.template)
                 self._ask("keep_saving")
             everywhere = np.arange(config.envs)
-            self._own_writer = RemoteWriter(clients, config, everywhere, 64, ROWS_AT_ONCE, limited=False)
+            self._own_writer = RemoteWriter(clients, config, everywhere, 64, ROWS_AT_ONCE)
             self._opened = opened.pop_all()
 
     def _take_over(self, start: Start, saved: snapshots.Saving) -> None:
@@ -369,8 +368,6 @@ class RemoteReplay(RemoteReader):
                     for client in clients:
                         steps = client.call("export", part, parts, number, config.shards).result()
                         new.call("take_over", *steps).result()
-            counts = sum(tally.added for tally in tallies), sum(tally.drawn for tally in tallies)
-            self._clients[0].call("count", *counts).result()
 
 
 def _check_unneeded(batch_size: int | None, progress: float | None) -> None:

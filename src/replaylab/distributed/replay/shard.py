@@ -1,9 +1,8 @@
-"""A shard: an ordinary `ReplayBuffer`, with an epoch, counters, a limit for writers, and snapshots of itself."""
+"""A shard: an ordinary `ReplayBuffer`, with an epoch, counters, and snapshots of itself."""
 
 import logging
 import platform
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +54,10 @@ class Tally(NamedTuple):
     total: float  # as in `SamplingTotals`, like the next two
     least: float
     rows: int
-    added: int  # steps stored so far; a restarted shard continues from its snapshot
-    drawn: int  # rows drawn so far, likewise
+    added: int  # steps stored in this epoch
+    drawn: int  # rows drawn in this epoch
     next_id: int  # the next step's own id
-    waiting: int  # steps that wait for the limiter
-    added_at_start: int  # `added` when this epoch began
-    drawn_at_start: int
+    first_id: int  # `next_id` when this epoch began: that of its snapshot
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,6 @@ class Declaration:
     hidden: tuple[str, ...]  # columns that batches do not show
     folder: str | None = None  # its snapshot
     saving: snapshots.Saving | None = None  # snapshots in the background
-    limit: float | None = None  # steps that writers may store until a reader reports another limit
     version: str = replaylab.__version__
 
 
@@ -91,7 +87,6 @@ class Unroll(NamedTuple):
     where: Flags  # (T, e): the steps that are stored
     begins: Flags  # (e,): environments whose first step begins an episode in any case
     columns: dict[str, Any]  # path → values of the n stored steps, (n, *shape), time step by time step
-    limited: bool = False  # whether it waits for the limiter
     td_error: Floats | None = None  # initial TD errors, (n,); None: the largest priority of the shard
 
 
@@ -136,13 +131,12 @@ class Shard:
         declared = self._declared
         self._started, self._serial, self._fed, self._stale = time.monotonic(), 0, 0, 0
         self._added = self._drawn = 0
-        self._limit, self._queue = declared.limit, deque[Unroll]()
         self._saving_error: str | None = None
         self._saves = Lock()
         self._shares: list[list[Ids]] = []
         seed = np.random.SeedSequence((declared.seed, declared.number, self._epoch))
         buffer = self._loaded() or ReplayBuffer(**declared.options, seed=seed)
-        self._counts_at_start = self._added, self._drawn
+        self._first_id = buffer.next_id
         envs = buffer.num_envs or 1
         self._last_unroll = np.full((2, envs), -1, np.int64)  # writer and number
         self._episodes = np.full(envs, 2 * buffer.next_id, np.int64)  # above all numbers before
@@ -155,22 +149,18 @@ class Shard:
             Thread(target=self._save_in_background, args=(saving,), daemon=True).start()
         return self.tally()
 
-    def add(self, unroll: Unroll) -> tuple[Ids | None, Tally]:
-        """Store an unroll and return the shard's own ids of its steps, (n,); None if it waits for the limiter."""
-        if unroll.limited and (self._queue or not self._may_store()):
-            self._queue.append(unroll)
-            return None, self.tally()
+    def add(self, unroll: Unroll) -> tuple[Ids, Tally]:
+        """Store an unroll and return the shard's own ids of its steps, (n,)."""
         return self._store(unroll), self.tally()
 
     def draw(
-        self, counts: Sequence[int], feedback: Sequence[tuple[Ids, Floats, bool]] = (), limit: float | None = None
+        self, counts: Sequence[int], feedback: Sequence[tuple[Ids, Floats, bool]] = ()
     ) -> tuple[dict[str, Any] | None, Tally]:
         """Take feedback, then draw the given number of rows for each of several batches.
 
         Args:
             counts: Number of rows for each batch.
             feedback: Global ids of this shard, values, and whether these are TD errors; applied in order.
-            limit: Steps that writers may have stored; None: unchanged.
 
         Returns:
             Columns by path, batch after batch; None if nothing can be drawn. ``probability`` is that within this shard.
@@ -181,9 +171,6 @@ class Shard:
             num_stored = buffer.update_priorities(steps, **{"td_error" if td_errors else "priority": values})
             self._fed += num_stored
             self._stale += int((ids >= 0).sum()) - num_stored
-        self._limit = self._limit if limit is None else limit
-        while self._queue and self._may_store():
-            self._store(self._queue.popleft())
         try:
             batches = [dict(flatten(dict(buffer.sample(count)))) for count in counts if count]
         except EmptyBufferError:
@@ -204,9 +191,8 @@ class Shard:
         buffer, totals = self.buffer, self.buffer.sampling_totals()
         assert totals is not None  # RemoteReplay has rejected other samplers
         self._serial += 1
-        waiting = sum(int(unroll.where.sum()) for unroll in self._queue)
-        counts = self._added, self._drawn, buffer.next_id, waiting
-        return Tally(self._epoch, self._serial, buffer.size, *totals, *counts, *self._counts_at_start)
+        counts = self._added, self._drawn, buffer.next_id, self._first_id
+        return Tally(self._epoch, self._serial, buffer.size, *totals, *counts)
 
     def figures(self) -> tuple[dict[str, Any], Tally]:
         """Return figures since it was started, by the names of `ShardFigures`.
@@ -219,8 +205,8 @@ class Shard:
         tally, seconds = self.tally(), max(time.monotonic() - self._started, 1e-9)
         counted = {
             "node": self._node,
-            "adds_per_second": (self._added - self._counts_at_start[0]) / seconds,
-            "draws_per_second": (self._drawn - self._counts_at_start[1]) / seconds,
+            "adds_per_second": tally.added / seconds,
+            "draws_per_second": tally.drawn / seconds,
             "feedback": self._fed,
             "stale_feedback": self._stale,
             "snapshot_error": self._saving_error,
@@ -246,21 +232,13 @@ class Shard:
 
     def take_over(self, columns: dict[str, Any], lengths: Sequence[int], priorities: Floats) -> None:
         """Store what `export` of another shard returned."""
-        ids, ends, counted = [], np.cumsum(lengths).tolist(), self._added
+        ids, ends = [], np.cumsum(lengths).tolist()
         for length, end in zip(lengths, ends, strict=True):
             rows = {path: column[end - length : end] for path, column in columns.items()}
             ids.append(self._store(Unroll(-1, 0, 0, np.ones((length, 1), np.bool_), np.ones(1, np.bool_), rows)))
-        self._added = counted
+        self._added, self._first_id = 0, self.buffer.next_id
         if ids and self.buffer.sampler.wants_feedback:
             self.buffer.update_priorities(np.concatenate(ids), priority=priorities)
-
-    def count(self, added: int, drawn: int) -> None:
-        """Count steps and rows of shards whose steps were taken over."""
-        self._added, self._drawn = self._added + added, self._drawn + drawn
-        self._counts_at_start = self._added, self._drawn
-
-    def _may_store(self) -> bool:
-        return self._limit is None or self._added < self._limit
 
     def _store(self, unroll: Unroll) -> Ids:
         """Store an unroll and return the ids of its steps, (n,)."""
@@ -332,9 +310,7 @@ class Shard:
             return None
         parts = {name: declared.options[name] for name in ("sampler", "transforms")}
         try:
-            buffer = ReplayBuffer.load(folders[0], continue_episodes=False, **parts)
-            self._added, self._drawn = snapshots.read_counts(Path(folders[0]))
-            return buffer
+            return ReplayBuffer.load(folders[0], continue_episodes=False, **parts)
         except (ReplayError, OSError) as error:
             if not self._restarts:
                 raise
@@ -342,9 +318,8 @@ class Shard:
             return None
 
     def _save(self, folder: str) -> None:
-        """Write a snapshot; other threads may change the buffer meanwhile, and the queue."""
+        """Write a snapshot; other threads may change the buffer meanwhile."""
         with self._saves:
-            snapshots.write_counts(Path(folder), self._added, self._drawn)
             self.buffer.save(folder)
 
     def _save_in_background(self, saving: snapshots.Saving) -> None:

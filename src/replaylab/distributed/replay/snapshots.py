@@ -15,11 +15,10 @@ from typing import Any
 
 from replaylab.arguments import POSITIVE, InvalidArgument, check, instance, place, whole
 from replaylab.errors import SnapshotError
-from replaylab.files.atomic import write_bytes, writing
+from replaylab.files.atomic import writing
 from replaylab.files.bundle import COUNT, Bundle, Schema
 
 TEMPLATE = "template"
-COUNTS = "counts.npz"
 RUN = re.compile(r"run-[0-9a-f]{32}")
 
 
@@ -42,9 +41,6 @@ SCHEMA = Schema(
         "run": _run_name,
     },
 )
-
-
-COUNTS_SCHEMA = Schema("shard's counts", "replaylab-shard-counts", 1, dict.fromkeys(("added", "drawn"), COUNT))
 
 
 @dataclass(frozen=True)
@@ -96,23 +92,6 @@ class Saving:
         """Whether all shards have been saved."""
         shards = range(self.about["shards"])
         return all(Path(self.folder_of(number), "manifest.json").exists() for number in shards)
-
-
-def write_counts(folder: Path, added: int, drawn: int) -> None:
-    """Write what a shard has counted beside its snapshot."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / COUNTS, COUNTS_SCHEMA.file({}, added=added, drawn=drawn))
-
-
-def read_counts(folder: Path) -> tuple[int, int]:
-    """Return the steps stored and the rows drawn that a shard had counted.
-
-    Raises:
-        SnapshotError: The file is missing or damaged.
-    """
-    about, _ = COUNTS_SCHEMA.read_file(folder / COUNTS)
-    return about["added"], about["drawn"]
 
 
 def seal(saving: Saving) -> None:

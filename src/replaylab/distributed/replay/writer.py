@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -27,7 +27,7 @@ PATIENCE = 120.0
 """Seconds to wait for a lost shard to be restarted."""
 
 POLL = 0.005
-"""Seconds between two questions to a shard that was lost, or whose writers wait for the limiter."""
+"""Seconds between two questions to a shard that was lost."""
 
 CLOSED = "the shards of this replay have ended; create it again, or load a snapshot"
 
@@ -62,7 +62,7 @@ class RemoteWriter:
 
     `RemoteReplay.writer` creates it. `add` collects steps and sends them once there are `unroll` time steps, or after
     5 ms, with the call that comes then; call `flush` before you wait for anything else. A call waits only while
-    `window` unrolls are unacknowledged, a lost shard restarts, or the limiter holds writers back.
+    `window` unrolls are unacknowledged, or a lost shard restarts.
 
     Steps are stored at most once: those that a shard had not acknowledged when it died are counted in `lost_steps`,
     and the next ones begin new episodes. A copy in another process begins new episodes, too.
@@ -72,11 +72,9 @@ class RemoteWriter:
         lost_steps: Steps lost so far with a shard, before they were stored.
     """
 
-    def __init__(
-        self, clients: Sequence[Client], config: RemoteConfig, envs: Ids, window: int, unroll: int, limited: bool
-    ) -> None:
-        self._arguments = (clients, config, envs, window, unroll, limited)
-        self._clients, self._config, self._envs, self._window, self._limited = clients, config, envs, window, limited
+    def __init__(self, clients: Sequence[Client], config: RemoteConfig, envs: Ids, window: int, unroll: int) -> None:
+        self._arguments = (clients, config, envs, window, unroll)
+        self._clients, self._config, self._envs, self._window = clients, config, envs, window
         fields = map_leaves(lambda field: Field(field.shape, field.dtype), config.declared["fields"])
         self._alone = config.declared["num_envs"] is None
         nbytes = len(envs) * sum(field.nbytes for _, field in flatten(fields))
@@ -97,7 +95,7 @@ class RemoteWriter:
         self._name, self._numbers = random.SystemRandom().getrandbits(62), [0] * len(self._lanes)
         self._begins = np.zeros(len(envs), np.bool_)
         self._ids, self._since = list[Any](), 0.0
-        self._sent, self._held = deque[Sent](), Counter[int]()  # held: steps that wait for the limiter, by shard
+        self._sent = deque[Sent]()
         self.stored = self.lost_steps = 0
 
     def __reduce__(self) -> Any:
@@ -160,8 +158,6 @@ class RemoteWriter:
         self._send()
         while self._sent:
             self._await_oldest()
-        for shard in list(self._held):
-            self._await_limiter(shard)
 
     def put(self, steps: dict[str, Any], where: Any, final_obs: Any, td_error: Any = None) -> list[Ids]:
         """Store as `extend` does, and return arrays (t, e) that hold the global ids after `flush`."""
@@ -211,9 +207,7 @@ class RemoteWriter:
             first = 0 if home is None else int(self._envs[lane.start]) - self._config.first_env(home)
             columns = dict(flatten(self._stage.get(ids[:, lane][where])))
             error = None if errors is None else errors[:, lane][where]
-            unroll = Unroll(
-                *(self._name, self._numbers[k], first, where, self._begins[lane].copy(), columns, self._limited, error)
-            )
+            unroll = Unroll(*(self._name, self._numbers[k], first, where, self._begins[lane].copy(), columns, error))
             self._begins[lane] &= ~where.any(axis=0)
             self._send_unroll(shard, unroll, out[:, lane])
         return out
@@ -221,7 +215,6 @@ class RemoteWriter:
     def _send_unroll(self, shard: int, unroll: Unroll, ids: Ids) -> None:
         while len(self._sent) >= self._window:
             self._await_oldest()
-        self._await_limiter(shard)
         try:
             self._sent.append(Sent(shard, self._clients[shard].call("add", unroll), ids, unroll.where))
         except ActorLost as reason:
@@ -234,25 +227,12 @@ class RemoteWriter:
         except ActorLost as reason:
             self._lose(shard, int(where.sum()), reason)
             return
-        if ids is None:
-            self._held[shard] += int(where.sum())
-        else:
-            self.stored += int(where.sum())
-            out[where] = global_ids(tally.epoch, shard, ids)
-
-    def _await_limiter(self, shard: int) -> None:
-        """Wait while steps of this writer in a shard wait for the limiter."""
-        while shard in self._held:
-            time.sleep(POLL)
-            try:
-                if not self._clients[shard].call("tally").result().waiting:
-                    self.stored += self._held.pop(shard)
-            except ActorLost as reason:
-                self._lose(shard, 0, reason)
+        self.stored += int(where.sum())
+        out[where] = global_ids(tally.epoch, shard, ids)
 
     def _lose(self, shard: int, steps: int, reason: ActorLost) -> None:
-        """Count lost steps, and those that waited for the limiter, and wait until the shard is restarted."""
-        self.lost_steps += steps + self._held.pop(shard, 0)
+        """Count lost steps, and wait until the shard is restarted."""
+        self.lost_steps += steps
         begun = time.monotonic()
         while True:
             if reason.for_good:
