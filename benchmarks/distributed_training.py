@@ -14,6 +14,7 @@ import statistics
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import gymnasium as gym
 import numpy as np
@@ -133,8 +134,8 @@ def learners_pace(count, updates, wait):
                 time.sleep(wait)
             return updates / (time.perf_counter() - began)
 
-    replay, learners = names["start"](count, Paced)
-    with replay:
+    with TemporaryDirectory() as folder, names["open_replay"](Path(folder), count) as replay:
+        learners = names["start"](replay, Path(folder), count, Paced)
         ray.get([learner.fill.remote(50) for learner in learners])
         return sum(ray.get([learner.pace.remote(updates, wait) for learner in learners]))
 

@@ -1,15 +1,15 @@
 """DQN on CartPole with several learners: each acts, draws its own batches, and averages gradients with the others.
 
-    python examples/data_parallel_dqn.py --learners 2 --steps 20000
+    python examples/data_parallel_dqn.py --learners 2 --steps 20000 --folder runs/parallel
 
 All learners draw from one prioritized replay, each by a reader of its rank. `torch.distributed` averages the gradients,
-so all networks stay equal: together they learn from batches of 64 rows per learner. Needs
-``pip install "replaylab[lab,ray,torch]"``.
+so all networks stay equal: together they learn from batches of 64 rows per learner. If a learner dies, all begin again
+at the last checkpoint. If everything dies, the same command does. Needs ``pip install "replaylab[lab,ray,torch]"``.
 """
 
 import argparse
 import copy
-import socket
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -19,86 +19,95 @@ import torch.distributed as dist
 from torch import nn
 
 from replaylab import ReplayBuffer
-from replaylab.distributed.replay import RemoteReplay
+from replaylab.distributed.replay import RemoteOptions, RemoteReplay, Snapshots
 from replaylab.replay import Prioritized
 
-GAMMA, BATCH, ENVS = 0.99, 64, 8
+GAMMA, BATCH, ENVS, PERIOD, STARTS, MOST_FAILURES = 0.99, 64, 8, 200, 50, 10
 
 
 class Learner:
     """One of W learners, a process."""
 
-    def __init__(self, rank, world_size, address, reader, writer, seed=0):
+    def __init__(self, rank, world_size, folder, reader, writer):
         torch.set_num_threads(1)
-        torch.manual_seed(seed)  # the same first weights everywhere
-        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-        self.world_size, self.reader, self.writer = world_size, reader, writer
+        torch.manual_seed(0)  # the same first weights everywhere
+        dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=world_size)
+        self.rank, self.world_size, self.reader, self.writer = rank, world_size, reader, writer
         self.online = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 2))
         self.target = copy.deepcopy(self.online)
-        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
-        self.rng, self.updates, self.ended = np.random.default_rng([seed, rank]), 0, []
-        self.envs = gym.make_vec("CartPole-v1", ENVS, vectorization_mode="sync")
-        self.obs, _ = self.envs.reset(seed=seed + 1000 * rank)
-        self.resetting, self.returns = np.zeros(ENVS, bool), np.zeros(ENVS)
+        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3, fused=True)
+        self.file, self.parts = folder / "learner.pt", (self.online, self.target, self.optimizer)
+        self.rng, self.updates, self.step, self.batch = np.random.default_rng(rank), 0, 0, None
+        self.envs = gym.wrappers.vector.RecordEpisodeStatistics(gym.make_vec("CartPole-v1", ENVS))
+        self.obs, _ = self.envs.reset(seed=1000 * rank)
+        if self.file.exists():
+            self.updates, self.step, *states = torch.load(self.file)
+            for part, state in zip(self.parts, states, strict=True):
+                part.load_state_dict(state)
 
     def act(self, epsilon):
         """Take one step in every environment, and store it."""
         greedy = self.online(torch.as_tensor(self.obs)).argmax(1).numpy()
-        random = self.rng.random(ENVS) < epsilon
-        action = np.where(random, self.rng.integers(2, size=ENVS), greedy)
+        action = np.where(self.rng.random(ENVS) < epsilon, self.rng.integers(2, size=ENVS), greedy)
         next_obs, reward, terminated, truncated, _ = self.envs.step(action)
-        stored = ~self.resetting  # Gymnasium resets an environment in the step after its episode's end
         steps = {"obs": self.obs, "action": action, "reward": reward, "next_obs": next_obs}
-        self.writer.add(where=stored, **steps, terminated=terminated, truncated=truncated)
-        self.returns += reward * stored
-        self.resetting = terminated | truncated
-        self.ended += self.returns[self.resetting].tolist()
-        self.returns[self.resetting] = 0.0
+        self.writer.add(**steps, terminated=terminated, truncated=truncated)
         self.obs = next_obs
 
     def update(self):
         """Learn from this learner's batch and, by their gradients, from those of the others."""
-        batch = self.reader.sample(BATCH)
-        obs, next_obs = torch.as_tensor(batch.obs), torch.as_tensor(batch.next_obs)
-        bootstrap = self.target(next_obs).detach().max(1).values * ~torch.as_tensor(batch.terminated)
-        chosen = self.online(obs).gather(1, torch.as_tensor(batch.action)[:, None])[:, 0]
-        error = torch.as_tensor(batch.reward) + GAMMA * bootstrap - chosen
-        loss = nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
+        batch = self.batch or self.reader.sample(BATCH)
+        best = self.target(torch.as_tensor(batch.next_obs)).detach().max(1).values
+        wanted = torch.as_tensor(batch.reward) + GAMMA * ~torch.as_tensor(batch.terminated) * best
+        value = self.online(torch.as_tensor(batch.obs)).gather(1, torch.as_tensor(batch.action)[:, None])[:, 0]
         self.optimizer.zero_grad()
-        (torch.as_tensor(batch.weight) * loss).mean().backward()
+        (torch.as_tensor(batch.weight) * nn.functional.huber_loss(value, wanted, reduction="none")).mean().backward()
         gradients = [parameter.grad for parameter in self.online.parameters()]
         mean = nn.utils.parameters_to_vector(gradients) / self.world_size
-        dist.all_reduce(mean)
+        averaging = dist.all_reduce(mean, async_op=True)
+        self.reader.update_priorities(batch.id, (wanted - value).detach())  # while gradients travel
+        self.batch = self.reader.sample(BATCH)
+        averaging.wait()
         nn.utils.vector_to_parameters(mean, gradients)
         self.optimizer.step()
-        self.reader.update_priorities(batch.id, error.detach().numpy())
         self.updates += 1
-        if self.updates % 200 == 0:
+        if self.updates % PERIOD == 0:
             self.target.load_state_dict(self.online.state_dict())
 
-    def run(self, steps, starts=50):
-        """Act and learn for so many time steps; return the network's parameters and the returns of episodes."""
-        for step in range(steps):
-            self.act(epsilon=max(0.05, 1.0 - 3.0 * step / steps))
-            if step == starts:
+    def run(self, steps):
+        """Act and learn up to a time step; return the network's parameters and the returns of the last episodes."""
+        while self.step < steps:
+            self.act(epsilon=max(0.05, 1.0 - 3.0 * self.step / steps))
+            self.step += 1
+            if self.step == STARTS:
                 self.writer.flush()
-            for _ in range(2 * (step >= starts)):
+            for _ in range(2 * (self.step >= STARTS)):
                 self.update()
-        return nn.utils.parameters_to_vector(self.online.parameters()).detach().numpy(), self.ended
+            if self.rank == 0 and (self.step % PERIOD == 0 or self.step == steps):
+                saved = self.updates, self.step, *(part.state_dict() for part in self.parts)
+                torch.save(saved, self.file.with_suffix(".new"))
+                self.file.with_suffix(".new").rename(self.file)
+        return nn.utils.parameters_to_vector(self.online.parameters()).detach().numpy(), list(self.envs.return_queue)
 
 
-def start(learners, cls=Learner):
-    """Return the replay and W learners, Ray actors."""
+def start(replay, folder, count, cls=Learner):
+    """Return W learners, Ray actors."""
+    (folder / "rendezvous").unlink(missing_ok=True)
+    parts = [
+        (replay.reader(rank, count), replay.writer(range(rank * ENVS, (rank + 1) * ENVS))) for rank in range(count)
+    ]
+    return [ray.remote(num_cpus=0)(cls).remote(rank, count, folder, *part) for rank, part in enumerate(parts)]
+
+
+def open_replay(folder, learners):
+    """Return the replay of a run: that of its snapshots in the folder, or an empty one."""
+    options = RemoteOptions(snapshot=Snapshots(folder / "replay", period=5.0))
+    if (folder / "replay" / "replay.json").exists():
+        return RemoteReplay.load(folder / "replay", options=options)
+    (folder / "learner.pt").unlink(missing_ok=True)
     fields = ReplayBuffer.for_env(gym.make("CartPole-v1"), 1).fields
-    replay = RemoteReplay(50_000, fields, num_envs=learners * ENVS, sampler=Prioritized(beta=0.4), shards=1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))  # on several machines: the address of the machine of rank 0
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    actors = []
-    for rank in range(learners):
-        reader, writer = replay.reader(rank, learners), replay.writer(range(rank * ENVS, (rank + 1) * ENVS))
-        actors.append(ray.remote(num_cpus=0)(cls).remote(rank, learners, address, reader, writer))
-    return replay, actors
+    shared = {"num_envs": learners * ENVS, "autoreset": "next_step", "sampler": Prioritized(beta=0.4)}
+    return RemoteReplay(50_000, fields, **shared, shards=1, options=options)
 
 
 def main(arguments=None):
@@ -106,14 +115,23 @@ def main(arguments=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--learners", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20_000, help="environment steps of all learners")
+    parser.add_argument("--folder", type=Path, default="runs/parallel", help="of checkpoints; all machines see it")
     args = parser.parse_args(arguments)
-    replay, learners = start(args.learners)
-    with replay:
-        results = ray.get([learner.run.remote(args.steps // (ENVS * args.learners)) for learner in learners])
-    for rank, (_, returns) in enumerate(results):
-        print(f"learner {rank}: mean return of the last ten of {len(returns)} episodes {np.mean(returns[-10:]):.0f}")
-    return results
+    folder, steps = args.folder.resolve(), args.steps // (ENVS * args.learners)
+    with open_replay(folder, args.learners) as replay:
+        for failures in range(1, MOST_FAILURES + 1):
+            learners = start(replay, folder, args.learners)
+            try:
+                results = ray.get([learner.run.remote(steps) for learner in learners])
+                replay.save(folder / "replay")
+                return results
+            except ray.exceptions.RayError as error:  # the others cannot average without it
+                print(f"failure {failures} of at most {MOST_FAILURES}: {str(error).splitlines()[-1]}")
+                for learner in learners:
+                    ray.kill(learner)
+    raise SystemExit("learners failed too often")
 
 
 if __name__ == "__main__":
-    main()
+    for rank, (_, returns) in enumerate(main()):
+        print(f"learner {rank}: mean return of the last ten of {len(returns)} episodes {np.mean(returns[-10:]):.0f}")

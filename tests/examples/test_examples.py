@@ -1,11 +1,17 @@
 """The examples run, stay short, and do what they say."""
 
+import os
 import runpy
+import signal
 import sys
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
+
+from tests.distributed.processes import descendants
+from tests.study.execution.test_study_run import wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -16,7 +22,7 @@ def load(name):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_each_reads_from_top_to_bottom(path):
-    assert len(path.read_text().splitlines()) < 120
+    assert len(path.read_text().splitlines()) < 140
 
 
 @pytest.mark.parametrize("options", [[], ["--prioritized"]], ids=["uniform", "prioritized"])
@@ -173,10 +179,22 @@ def test_ape_x_computes_n_step_errors():
 
 @pytest.mark.slow
 @pytest.mark.no_sanitizer
-def test_data_parallel_learners_stay_equal(ray_here):
+def test_data_parallel_learners_survive_kills(ray_here, tmp_path, capfd):
+    """One of two is killed after the first checkpoint; the same command then ends at once with the same networks."""
     pytest.importorskip("torch")
-    results = load("data_parallel_dqn")["main"](["--learners", "2", "--steps", "2000"])
-    (first, returns), (second, _) = results
+    main, arguments = load("data_parallel_dqn")["main"], ["--steps", "4800", "--folder", str(tmp_path)]
+
+    def kill():
+        wait_for((tmp_path / "learner.pt").exists, 120.0)
+        os.kill(next(pid for pid, line in descendants().items() if "Learner.run" in line), signal.SIGKILL)
+
+    killing = Thread(target=kill)
+    killing.start()
+    (first, returns), (second, _) = main(arguments)
+    killing.join()
     np.testing.assert_array_equal(first, second)
     assert np.isfinite(first).all()
     assert len(returns) > 5
+    assert "failure 1 of at most 10" in capfd.readouterr().out
+    for parameters, _ in main(arguments):
+        np.testing.assert_array_equal(parameters, first)

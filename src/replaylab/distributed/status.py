@@ -51,8 +51,9 @@ class ReplayStatus:
         if run:
             replay = run["replay"]
             line += (
-                f", {replay['added']:,} so far, {replay['samples']:,} rows drawn ({replay['samples_per_insert']:.2f} a step), {replay['losses']} "
-                f"shards lost with {replay['lost_steps']:,} steps, {replay['stale_updates']:,} stale updates"
+                f", {replay['added']:,} so far, {replay['samples']:,} rows drawn "
+                f"({replay['samples_per_insert']:.2f} a step), {replay['losses']} shards lost with "
+                f"{replay['lost_steps']:,} steps, {replay['stale_updates']:,} stale updates"
             )
         yield line
         for shard in self.shards:

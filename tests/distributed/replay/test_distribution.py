@@ -314,7 +314,7 @@ def test_a_call_carries_many_batches_and_their_feedback(monkeypatch, local):
 def test_slow_updates_get_batches_one_by_one():
     remote, _ = unequal(Uniform())
     remote.sample(16)
-    remote._cost, remote._interval = 0.0005, 0.02
+    remote._cost, remote._latency, remote._interval = 0.0005, 0.0, 0.05
     assert remote._num_batches(16) == 1
     remote._interval = 0.0002
     assert remote._num_batches(16) == 16

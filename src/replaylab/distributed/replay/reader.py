@@ -37,7 +37,7 @@ MOST_BATCHES = 16
 CALL_BYTES = 2**21
 """Bytes of the rows of one call, at most, if it has more than one batch."""
 
-CALL_SHARE = 0.05
+CALL_SHARE = 0.02
 """Share of the learner's time that calls may take: after slow updates a call carries fewer batches."""
 
 
