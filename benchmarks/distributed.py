@@ -1,9 +1,9 @@
-"""Replay in shards: the learner's time for batches, batches of frames a second, inserts of single steps.
+"""Replay in shards and training by actors, with targets: `pip install "replaylab[lab,ray,torch]" id-echo==0.2.1`.
 
-    python -m benchmarks.distributed
-    python -m benchmarks.distributed --before OTHER/.venv/bin/python  # also with another version, in the same run
+    python -m benchmarks.distributed --before OTHER/.venv/bin/python  # with an earlier version, in the same run
+    python -m benchmarks.distributed                                  # without those rows that need one
 
-Each measure runs in a fresh process, with the two versions one after another, `--repeats` times; the table has medians.
+Each measure runs in a fresh process, `--repeats` times; the table has medians. It takes about six minutes.
 """
 
 import argparse
@@ -14,9 +14,12 @@ import subprocess
 import sys
 import time
 from collections import deque
+from importlib.util import find_spec
+from threading import Thread
 
 import numpy as np
 
+from benchmarks import distributed_training as training
 from replaylab import Field
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import RemoteOptions, RemoteReplay
@@ -131,35 +134,127 @@ def bare_frames(in_flight, seconds):
     return {"batches/s": 1000 / figures["clock ms"], "thread ms": figures["thread ms"]}
 
 
-def inserts(envs, seconds):
-    """Steps a second of one writer, counted when they can be drawn."""
-    axis = None if envs == 1 else envs
-    with RemoteReplay(100_000, SINGLE, num_envs=axis, shards=1, seed=0, options=options(1)) as replay:
-        writer = replay.writer()
-        rows = columns(SINGLE, 1, *([] if axis is None else [axis]))
-        step = {name: column[0] for name, column in rows.items()}
-        for _ in range(2_000):
-            writer.add(**step)
-        writer.flush()
-        before, begun, used = replay.stats().added, time.perf_counter(), time.thread_time()
-        while time.perf_counter() - begun < seconds:
-            for _ in range(200):
-                writer.add(**step)
-        writer.flush()
-        passed, used = time.perf_counter() - begun, time.thread_time() - used
-        count = replay.stats().added - before
-        return {"steps/s": count / passed, "thread us": 1e6 * used / count}
+class Echo:
+    """A server of id-echo, which has one queue and no priorities, in its own process, and a reader that empties it."""
+
+    def __init__(self):
+        from echo import Server, TcpTransport
+
+        self.server = Server(step_of(()), ROWS, TcpTransport(port=0), producer_queue_size=64)
+        self.server.start()
+        Thread(target=lambda: deque(self.server.dataset_iter(), maxlen=0), daemon=True).start()
+
+    def port(self):
+        return self.server.port
+
+
+def step_of(axes):
+    """A step of `SINGLE`."""
+    return {name: np.asarray(column[0]) for name, column in columns(SINGLE, 1, *axes).items()}
+
+
+def store(send, flush, step, seconds):
+    """Send single steps, and return how many a second arrived."""
+    for _ in range(2_000):
+        send(step)
+    flush()
+    count, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        for _ in range(200):
+            send(step)
+        count += 200
+    flush()
+    return count / (time.perf_counter() - begun)
+
+
+def store_in_shard(writer, envs, seconds):
+    """Steps a second of a writer."""
+    return envs * store(lambda step: writer.add(**step), writer.flush, step_of([envs] * (envs > 1)), seconds)
+
+
+def store_in_echo(port, seconds):
+    """Steps a second of a client of id-echo."""
+    from echo import TcpClient
+
+    client = TcpClient("127.0.0.1", port, step_of(()), max_inflight_msgs=256)
+    return store(client.send, client.wait, step_of(()), seconds)
+
+
+def inserts(writers, envs, seconds):
+    """Steps a second of writers in their own processes; each waits until its last step can be drawn."""
+    import ray
+
+    task, count = ray.remote(num_cpus=0)(store_in_shard), writers * envs
+    with RemoteReplay(100_000, SINGLE, num_envs=count if envs > 1 else None, shards=1, seed=0) as replay:
+        each = [replay.writer(range(k * envs, (k + 1) * envs) if envs > 1 else None) for k in range(writers)]
+        return {"steps/s": sum(ray.get([task.remote(writer, envs, seconds) for writer in each]))}
+
+
+def echo_inserts(writers, seconds):
+    """The same with id-echo."""
+    import ray
+
+    server, task = ray.remote(num_cpus=0)(Echo).remote(), ray.remote(num_cpus=0)(store_in_echo)
+    port = ray.get(server.port.remote())
+    return {"steps/s": sum(ray.get([task.remote(port, seconds) for _ in range(writers)]))}
+
+
+def cartpole_pace(actors, seconds):
+    """Steps a second with default options, and updates a step."""
+    config = training.cartpole(int(3_000 * seconds))
+    rate, updates = training.pace(config, actors and training.Actors(actors))
+    return {"steps/s": rate, "updates/step": updates / config.total_steps}
+
+
+def waiting_pace(actors, seconds):
+    """Steps a second if the environment's step waits 5 ms."""
+    config = training.waiting(64 + int((150 * 4 * actors if actors else 150) * seconds), 0.005)
+    return {"steps/s": training.pace(config, actors and training.Actors(actors))[0]}
+
+
+def learners_pace(count, seconds):
+    """Batches a second of data-parallel learners whose update waits 5 ms."""
+    return {"batches/s": training.learners_pace(count, int(120 * seconds), 0.005)}
 
 
 MEASURES = {
-    "learner, 1 shard": (learner, 1),
-    "learner, 8 shards": (learner, 8),
-    "frames, 1 shard": (frames, 1),
-    "frames, 2 shards": (frames, 2),
-    "frames, bare actor": (bare_frames, 2),
-    "single inserts": (inserts, 1),
-    "inserts of 8 environments": (inserts, 8),
+    "one process, CartPole": (cartpole_pace, (None,)),
+    "4 actors, CartPole": (cartpole_pace, (4,)),
+    "one process, waits 5 ms": (waiting_pace, (None,)),
+    "2 actors, waits 5 ms": (waiting_pace, (2,)),
+    "learner, 1 shard": (learner, (1,)),
+    "learner, 8 shards": (learner, (8,)),
+    "frames, 1 shard": (frames, (1,)),
+    "frames, 2 shards": (frames, (2,)),
+    "frames, bare actor": (bare_frames, (2,)),
+    "1 learner, waits 5 ms": (learners_pace, (1,)),
+    "2 learners, wait 5 ms": (learners_pace, (2,)),
+    "inserts, 1 writer": (inserts, (1, 1)),
+    "inserts, 2 writers": (inserts, (2, 1)),
+    "inserts, 1 writer of 8 environments": (inserts, (1, 8)),
+    "inserts, 2 writers of 8 environments": (inserts, (2, 8)),
+    "id-echo, 1 writer": (echo_inserts, (1,)),
+    "id-echo, 2 writers": (echo_inserts, (2,)),
 }
+
+BEFORE = ("one process, CartPole", "frames, 1 shard", "frames, 2 shards", "learner, 1 shard", "learner, 8 shards")
+"""Measures of the earlier version."""
+
+EARLIER = " (before)"
+
+TARGETS = (
+    ("4 actors / one process, CartPole", "4 actors, CartPole", "one process, CartPole" + EARLIER, 0.5),
+    ("2 actors / one process, a step waits 5 ms", "2 actors, waits 5 ms", "one process, waits 5 ms", 1.8),
+    ("frames, now / before, 1 shard", "frames, 1 shard", "frames, 1 shard" + EARLIER, 1.5),
+    ("frames, now / before, 2 shards", "frames, 2 shards", "frames, 2 shards" + EARLIER, 1.5),
+    ("frames, 1 shard / bare actor", "frames, 1 shard", "frames, bare actor", 0.7),
+    ("2 learners / 1, an update waits 5 ms", "2 learners, wait 5 ms", "1 learner, waits 5 ms", 1.8),
+    ("inserts, 1 writer / id-echo", "inserts, 1 writer", "id-echo, 1 writer", 1.0),
+    ("inserts, 2 writers / id-echo", "inserts, 2 writers", "id-echo, 2 writers", 1.0),
+    ("inserts, 1 writer of 8 / id-echo", "inserts, 1 writer of 8 environments", "id-echo, 1 writer", 3.0),
+    ("inserts, 2 writers of 8 / id-echo", "inserts, 2 writers of 8 environments", "id-echo, 2 writers", 3.0),
+)
+"""Rows of ratios: title, measure, other measure, least ratio."""
 
 
 def run(python, name, seconds):
@@ -174,28 +269,41 @@ def run(python, name, seconds):
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", metavar="PYTHON", help="Python of an environment with another version")
-    parser.add_argument("--seconds", type=float, default=4.0, help="for each figure")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--before", metavar="PYTHON", help="Python of an environment with an earlier version")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", nargs="+", default=list(MEASURES), choices=list(MEASURES))
     parser.add_argument("--one", choices=list(MEASURES), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         session = RaySession(cores=2, object_store_bytes=2**30)
         session.open()
-        measure, argument = MEASURES[arguments.one]
-        figures = measure(argument, arguments.seconds)
+        measure, given = MEASURES[arguments.one]
+        figures = measure(*given, arguments.seconds)
         session.close()
         print(json.dumps(figures))
         return
+    wanted = [name for name in arguments.only if "echo" not in name or find_spec("echo")]
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-    for name in arguments.only:
-        pythons = [python for python in (arguments.before, sys.executable) if python]
-        runs = [[run(python, name, arguments.seconds) for python in pythons] for _ in range(arguments.repeats)]
-        for figure in runs[0][0]:
-            medians = [statistics.median(repeat[k][figure] for repeat in runs) for k in range(len(pythons))]
-            before = f"{medians[0]:10.3f} before, ratio {medians[-1] / medians[0]:5.2f}" if arguments.before else ""
-            print(f"{name:26} {figure:10} {medians[-1]:10.3f} {before}", flush=True)
+    runs = {}
+    for _ in range(arguments.repeats):
+        for name in wanted:
+            runs.setdefault(name, []).append(run(sys.executable, name, arguments.seconds))
+            if arguments.before and name in BEFORE:
+                runs.setdefault(name + EARLIER, []).append(run(arguments.before, name, arguments.seconds))
+    for name, figures in runs.items():
+        medians = {figure: statistics.median(each[figure] for each in figures) for figure in figures[0]}
+        print(f"{name:42}" + "".join(f"{value:12,.2f} {figure}" for figure, value in medians.items()), flush=True)
+    for shards, most in ((1, 0.3), (8, 0.6)):
+        if figures := runs.get(f"learner, {shards} shard{'s' * (shards > 1)}"):
+            median = statistics.median(each["thread ms"] for each in figures)
+            print(f"{f'sample and feedback, {shards} shards':46}{median:6.2f} ms (at most {most})")
+    for title, above, below, least in TARGETS:
+        if above in runs and below in runs:
+            first = [[next(iter(figures.values())) for figures in runs[name]] for name in (above, below)]
+            ratios = [a / b for a, b in zip(*first, strict=True)]
+            rounds = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+            print(f"{title:46}{statistics.median(ratios):6.2f} (at least {least}; rounds {rounds})")
 
 
 if __name__ == "__main__":

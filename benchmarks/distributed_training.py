@@ -1,11 +1,11 @@
 """Training by actors beside one process, in one run: equal updates a step, start-up excluded.
 
-    python -m benchmarks.distributed_training                     # the table of targets
     python -m benchmarks.distributed_training --grid              # when actors pay off: cost of a step, of an update
     python -m benchmarks.distributed_training --costs             # costs of one unroll, draw and update, for scale.md
     python -m benchmarks.distributed_training --returns 30 20000  # final returns, SEEDS and STEPS
 
-Waits stand for work that another core or a GPU does, so that two cores suffice to see what overlaps.
+`python -m benchmarks.distributed` has the table of targets. Waits stand for work that another core or a GPU does: two cores
+suffice to see what overlaps.
 """
 
 import os
@@ -18,16 +18,12 @@ from tempfile import TemporaryDirectory
 
 import gymnasium as gym
 import numpy as np
-import ray
 
 from benchmarks import harness
 from replaylab.distributed import Actors, Shards
 from replaylab.distributed import train as train_by_actors
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import RemoteReplay
-from replaylab.distributed.replay.calls import NAMESPACE
-from replaylab.distributed.training.hub import Hub, Report
-from replaylab.distributed.training.launcher import Launcher
 from replaylab.learners import DQN, Hook, TrainingConfig, train
 from replaylab.replay import Linear, Prioritized, ReplayBuffer
 
@@ -118,6 +114,8 @@ def compare(single, many, actors, rounds, pause=0.0):
 
 def learners_pace(count, updates, wait):
     """Return the updates a second of this many data-parallel learners, all together."""
+    import ray
+
     names = runpy.run_path(str(EXAMPLE), run_name="data_parallel_dqn")
 
     class Paced(names["Learner"]):
@@ -140,24 +138,6 @@ def learners_pace(count, updates, wait):
         return sum(ray.get([learner.pace.remote(updates, wait) for learner in learners]))
 
 
-def table(rounds, share):
-    """Print the rows of training in the table of targets; steps are multiplied by `share`."""
-    steps = int(12_000 * share)
-    config = cartpole(steps)
-    alone, together, ratio, updates = compare(config, config, Actors(4), rounds)
-    print(
-        f"4 actors on CartPole, defaults: {together:,.0f} steps/s, one process {alone:,.0f}; {ratio:.2f} (target 0.5)"
-    )
-    print(f"  updates a step beside one process: {updates:.3f}")
-    short, long = waiting(int(1_000 * share), 0.005), waiting(int(4_000 * share), 0.005)
-    alone, together, ratio, _ = compare(short, long, Actors(2), rounds)
-    print(f"2 actors, a step waits 5 ms: {together:,.0f} steps/s, one process {alone:,.0f}; {ratio:.2f} (target 1.8)")
-    rates = [[learners_pace(count, int(300 * share), 0.005) for count in (1, 2)] for _ in range(rounds)]
-    ratio = statistics.median(together / alone for alone, together in rates)
-    alone, together = (statistics.median(column) for column in zip(*rates, strict=True))
-    print(f"2 learners, an update waits 5 ms: {together:,.0f} batches/s, one {alone:,.0f}; {ratio:.2f} (target 1.8)")
-
-
 def grid(seconds, rounds):
     """Print the speed of 4 actors over that of one process, by the costs of a step and of an update."""
     updates = (0.0, 0.002, 0.01)
@@ -177,6 +157,9 @@ def grid(seconds, rounds):
 
 def costs(count):
     """Print processor times of the calls that limit large trainings: CartPole's rows, batches of 64."""
+    from replaylab.distributed.training.hub import Hub, Report
+    from replaylab.distributed.training.launcher import Launcher
+
     like = ReplayBuffer.for_env(gym.make("CartPole-v1"), 1)
     for shards in (1, 8):
         with RemoteReplay(100_000, like.fields, num_envs=8, shards=shards, sampler=SAMPLER) as replay:
@@ -214,6 +197,10 @@ def learn(replay, writer, rows):  # noqa: ARG001
 
 def pid_of(name):
     """The process of a named actor."""
+    import ray
+
+    from replaylab.distributed.replay.calls import NAMESPACE
+
     return ray._private.state.actors(ray.get_actor(name, NAMESPACE)._actor_id.hex())["Pid"]
 
 
@@ -247,8 +234,7 @@ def level(metrics, seed):
 def main():
     """Print what the options ask for."""
     parser = harness.parser(__doc__, rounds=3)
-    parser.add_argument("--share", type=float, default=1.0, help="of the steps of each run")
-    parser.add_argument("--grid", type=float, nargs="?", const=6.0, metavar="SECONDS", help="of each run")
+    parser.add_argument("--grid", type=float, nargs="?", default=6.0, metavar="SECONDS", help="of each run")
     parser.add_argument("--costs", type=int, nargs="?", const=2_000, metavar="CALLS", help="of each kind")
     parser.add_argument("--returns", type=int, nargs=2, metavar=("SEEDS", "STEPS"))
     arguments = parser.parse_args()
@@ -257,10 +243,8 @@ def main():
         returns(*arguments.returns)
     elif arguments.costs:
         costs(arguments.costs)
-    elif arguments.grid:
-        grid(arguments.grid, arguments.rounds)
     else:
-        table(arguments.rounds, arguments.share)
+        grid(arguments.grid, arguments.rounds)
 
 
 if __name__ == "__main__":
