@@ -99,7 +99,7 @@ class TestPublicNames:
 def test_the_face_of_the_design():
     assert {"Batch", "Field", "ReplayBuffer"} <= set(replaylab.__all__)
     samplers = {"Combined", "Online", "Prioritized", "Sampler", "SlidingWindow", "Uniform"}
-    schedules = {"Constant", "Exponential", "Linear", "Schedule", "Schedules"}
+    schedules = {"Constant", "Exponential", "Linear", "Schedule", "Schedules", "Table"}
     assert samplers | schedules | {"Batch", "Field", "ReplayBuffer"} <= set(replaylab.replay.__all__)
 
 

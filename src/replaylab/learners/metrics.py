@@ -320,6 +320,13 @@ _MEASURES = (
         uniform="finished episodes / N",
     ),
     Metric(
+        "replay/terminated_share",
+        "Terminated rows",
+        "share",
+        "share of rows that terminated their episode",
+        uniform="terminated episodes / N",
+    ),
+    Metric(
         "replay/steps_to_end_mean",
         "Steps to the end",
         "steps",

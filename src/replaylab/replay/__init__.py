@@ -11,7 +11,16 @@ from replaylab.replay.common_members import SamplingTotals
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.progress import Progress
-from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, Schedules, as_schedule, scheduled
+from replaylab.replay.data.schedules import (
+    Constant,
+    Exponential,
+    Linear,
+    Schedule,
+    Schedules,
+    Table,
+    as_schedule,
+    scheduled,
+)
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed
 from replaylab.replay.introspection import ReplayStats
 from replaylab.replay.mixed import MixedReplay
@@ -104,6 +113,7 @@ __all__ = [
     "StackedInputReplay",
     "StepWriter",
     "Storage",
+    "Table",
     "TopScores",
     "Transform",
     "Uniform",

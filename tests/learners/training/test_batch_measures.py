@@ -32,7 +32,7 @@ NAMES = {
     "effective_batch_size", "gradient_variance", "gradient_variance_uniform", "same_episode_share", "smallest_gap",
     "duplicate_share", "autocorrelation_time", "row_correlation_excess", "energy_distance", "legacy_correlated_pairs",
     "sampling_evenness", "weight_effective_size", "drawn_age_mean", "never_replayed_share", "replay_gini",
-    "end_share", "steps_to_end_mean", "td_error_mean",
+    "end_share", "terminated_share", "steps_to_end_mean", "td_error_mean",
     "td_error_median", "td_error_max", "td_error_std", "td_error_percentile", "td_error_gap",
 }  # fmt: skip
 
@@ -96,6 +96,21 @@ def test_a_resumed_run_measures_what_an_unbroken_one_does(tmp_path):
     assert rows(run(Prioritized(), measure_every=EVERY, resume=tmp_path), measured=True) == rows(
         unbroken, measured=True
     )
+
+
+def test_terminated_rows_are_counted_without_truncated_ones():
+    """CartPole ends by termination only here, MountainCar by truncation only."""
+    shares = {
+        env_id: [
+            run(EpisodeEnds(0.5, truncated=True), env_id=env_id, measure_every=300, steps=600).of(f"replay/{name}")[1]
+            for name in ("end_share", "terminated_share")
+        ]
+        for env_id in ("CartPole-v1", "MountainCar-v0")
+    }
+    np.testing.assert_allclose(*shares["CartPole-v1"])
+    ends, terminated = shares["MountainCar-v0"]
+    assert ends.max() > 0.3
+    assert (terminated == 0).all()
 
 
 def test_replicas_that_finish_early_change_no_others_measures():

@@ -34,6 +34,11 @@ WITH_OPTIONS = [
     research.Blocks(length=4),
     replay.EpisodeEnds(share=0.5, steps=3),
     replay.EpisodeEnds(share=0.9, truncated=True),
+    research.MatchedEnds(replay.Table((0.0, 1.0), (0.2, 0.6))),
+    research.BinnedPrioritized(),
+    research.BinnedPrioritized(between=1.0, within=0.0),
+    research.BinnedPrioritized(between=0.0, within=1.0),
+    research.BinnedPrioritized(between=0.3, within=0.9),
     replay.Prioritized(),
     replay.Prioritized(alpha=1.0, beta=1.0, normalize="batch"),
     research.Permuted(),
@@ -154,6 +159,17 @@ class QueueTestCase(SamplerTestCase):
         assert self.draw(self.fill("full", replicas=3)[0]).id.tolist() == [list(range(self.batch_size))] * 3
 
 
+class BinsTestCase(SamplerTestCase):
+    """Buffers of several environments are refused, so those of one are compared."""
+
+    def fill(self, state, *, num_envs=None, **options):
+        if num_envs == 4:
+            with pytest.raises(ConfigError, match="needs a buffer of one environment, but got num_envs=4"):
+                super().fill(state, num_envs=num_envs, **options)
+            num_envs = 1
+        return super().fill(state, num_envs=num_envs, **options)
+
+
 class FewBatches:
     """Many batches with each number of replicas and of environments once; else enough for what is plainly wrong."""
 
@@ -166,7 +182,12 @@ class FewBatches:
 
 
 def case(sampler):
-    base = {replay.LaBER: LaBERTestCase, replay.Queue: QueueTestCase}.get(type(sampler), SamplerTestCase)
+    base = {
+        replay.LaBER: LaBERTestCase,
+        replay.Queue: QueueTestCase,
+        research.BinnedPrioritized: BinsTestCase,
+        research.MatchedEnds: BinsTestCase,
+    }.get(type(sampler), SamplerTestCase)
     base = BlocksTestCase if sampler in IN_BLOCKS else base
     attributes = {
         "sampler": sampler,

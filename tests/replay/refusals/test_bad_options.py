@@ -20,6 +20,7 @@ from replaylab.replay import (
     ReplayBuffer,
     ReplayStream,
     Sequence,
+    Table,
     Uniform,
 )
 from replaylab.research import Blocks
@@ -64,6 +65,8 @@ OPTIONS = [
     (ConfigError, "`shares` of Mixture ... sum is finite ... 1e+308", lambda: Mixture(TWO, (1e308, 1e308))),
     (ConfigError, "`stratified` of Uniform must be False", lambda: Uniform(replace=False, stratified=True)),
     (ConfigError, "`beta` of Prioritized ... [0, 1] ... end=1.1", lambda: Prioritized(beta=Linear(0.4, 1.1))),
+    (ConfigError, "progress ... Table ... ascend ... (0.5, 0.5)", lambda: Table((0.5, 0.5), (0.1, 0.2))),
+    (ConfigError, "values ... Table ... 2 numbers ... (0.1,)", lambda: Table((0.0, 0.5), (0.1,))),
     (ConfigError, "Exponential ... positive ... end=0.0 ... use Linear to reach 0", lambda: Exponential(1.0, 0.0)),
     (ConfigError, "`overlap` of Sequence ... overlap=4, length=4", lambda: Sequence(length=4, overlap=4)),
     (ConfigError, "`least` of Recency must be at most 9,007,199,254,740,992", beyond(Recency, "least")),

@@ -90,7 +90,9 @@ def test_a_wrong_option_is_reported_with_its_rule(kind, options, message):
 
 @pytest.mark.parametrize("kind", sorted(set(STRATEGIES) - {"mixture"}))
 def test_each_is_built_and_written_out_as_it_is(kind):
-    part = resolve(Part.of(kind, {"of": "other"} if kind in TAPES else {}), STRATEGIES, "strategies.x", "study.toml")
+    table = {"type": "table", "progress": [0.0, 1.0], "values": [0.1, 0.2]}
+    required = {"matched_ends": {"share": table}} | {tape: {"of": "other"} for tape in TAPES}
+    part = resolve(Part.of(kind, required.get(kind, {})), STRATEGIES, "strategies.x", "study.toml")
     built = build(part, STRATEGIES)
     assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
     assert set(part.options) <= {field.name for field in dataclasses.fields(built)}

@@ -201,7 +201,8 @@ def _of_ends(moments: list[Moment]) -> Numbers:
     finished = (to_end >= 0).sum((1, 2))
     mean = np.divide(np.maximum(to_end, 0).sum((1, 2)), finished, np.full(len(finished), np.nan), where=finished > 0)
     known: Numbers = {"steps_to_end_mean": mean} if finished.any() else {}
-    return known | {"end_share": (to_end == 0).mean((1, 2))}
+    terminated = _joined(moment["drawn"]["terminated"] for moment in moments)
+    return known | {"end_share": (to_end == 0).mean((1, 2)), "terminated_share": terminated.mean((1, 2))}
 
 
 def _of_use(replay: InspectableReplay) -> Numbers:

@@ -5,12 +5,26 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from replaylab import arguments
-from replaylab.arguments import FINITE, InvalidArgument, Rule, check, checked, number, optional, returned, takes, whole
+from replaylab.arguments import (
+    FINITE,
+    InvalidArgument,
+    Rule,
+    check,
+    checked,
+    number,
+    optional,
+    returned,
+    takes,
+    tuple_of,
+    whole,
+)
 from replaylab.errors import ConfigError
 from replaylab.replay.data.arrays import checked_progress
 
@@ -139,7 +153,40 @@ class Exponential(_Ramp):
         return self.start * math.pow(self.end / self.start, self._share(progress))
 
 
-_OURS = (Constant, Linear, Exponential)
+@dataclass(frozen=True)
+class Table(Schedule):
+    """Straight lines between values at given progress; flat before the first and after the last.
+
+    Attributes:
+        progress: At least two numbers in [0, 1], ascending.
+        values: The value at each of them.
+
+    Example:
+        >>> Table(progress=(0.0, 0.5, 1.0), values=(0.1, 0.3, 0.1))(0.25)
+        0.2
+    """
+
+    progress: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check(self, progress=tuple_of(arguments.FRACTION, "two or more numbers in [0, 1]", 2))
+        count = len(self.progress)
+        check(self, values=tuple_of(FINITE, f"{count} numbers, one for each `progress`", count, count))
+        if any(b <= a for a, b in pairwise(self.progress)):
+            raise ConfigError(f"`progress` of Table must ascend, but got {self.progress}")
+
+    def __call__(self, progress: float) -> float:
+        """Return the value on the line between its neighbors."""
+        return float(np.interp(progress, self.progress, self.values))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        return min(self.values), max(self.values)
+
+
+_OURS = (Constant, Linear, Exponential, Table)
 
 
 @takes(rule=arguments.function("a value"))
