@@ -1,11 +1,12 @@
-"""Replay on a device of PyTorch, for training loops that leave nothing on the host."""
+"""Replay on a device of PyTorch, and prioritized sampling of its data sets."""
 
 from replaylab.extras import needs
 
 with needs("replaylab.torch", "torch"):
     import torch as _torch  # noqa: F401
 
+from replaylab.torch.dataset_sampler import PrioritizedDatasetSampler
 from replaylab.torch.device_replay import DeviceReplay
 from replaylab.torch.figures import DeviceStats
 
-__all__ = ["DeviceReplay", "DeviceStats"]
+__all__ = ["DeviceReplay", "DeviceStats", "PrioritizedDatasetSampler"]
