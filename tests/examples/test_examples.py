@@ -91,6 +91,21 @@ def test_guides_to_other_libraries_run(library):
     assert len(load(f"{library}_dqn")["buffer"]) == 500
 
 
+def test_noisy_digits_compares_with_uniform(capsys):
+    pytest.importorskip("sklearn")
+    accuracy = load("noisy_digits")["main"](["--seeds", "2", "--epochs", "2"])
+    assert all(values.shape == (2,) and (values > 0.2).all() for values in accuracy.values()), "0.1 is chance"
+    assert capsys.readouterr().out.count("against uniform: ") == 2
+
+
+def test_noisy_digits_has_wrong_labels_in_training_only():
+    sklearn = pytest.importorskip("sklearn.datasets")
+    _, y, _, test_y = load("noisy_digits")["data_of"](0)
+    labels = sklearn.load_digits().target[np.random.default_rng(0).permutation(1797)]
+    assert (y.numpy() != labels[:1000]).sum() == 300
+    np.testing.assert_array_equal(test_y, labels[1000:])
+
+
 def test_custom_sampler_is_used(capsys):
     reached = load("custom_sampler")["main"](["--episodes", "5", "--seeds", "2"])
     assert {name: runs.shape for name, runs in reached.items()} == {"Uniform": (2, 5), "NearTheEnd": (2, 5)}
