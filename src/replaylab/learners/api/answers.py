@@ -21,7 +21,7 @@ def actions_of(policy: Policy, obs: Obs, replicas: int, count: int, *, explore: 
         ShapeError, DtypeError: `act` returns something else.
     """
     answer = policy.act(obs, explore=explore)
-    if type(answer) is np.ndarray and answer.shape[:2] == (replicas, count) and answer.dtype.kind in "biuf":
+    if _are_numbers(answer) and answer.shape[:2] == (replicas, count):
         return answer
     rule = ArrayOf((replicas, count), f"actions, numbers of shape ({replicas}, {count}, ...)", leading=True)
     return returned(f"`act` of {type(policy).__name__}", answer, rule)
@@ -33,14 +33,17 @@ def updated(agents: Agents, batch: Batch) -> Update:
     Raises:
         ConfigError, ShapeError, DtypeError: `update` returns something else.
     """
+    update, shape = agents.update(batch), batch.id.shape
+    if isinstance(update, Update) and _are_numbers(update.td_error) and update.td_error.shape == shape:
+        return update
 
     def rule(value: Any) -> Update:
         if not isinstance(value, Update):
             raise InvalidArgument("an Update")
-        ArrayOf(batch.id.shape, f"an Update with `td_error`, numbers of shape {batch.id.shape}")(value.td_error)
+        ArrayOf(shape, f"an Update with `td_error`, numbers of shape {shape}")(value.td_error)
         return value
 
-    return returned(f"`update` of {type(agents).__name__}", agents.update(batch), rule)
+    return returned(f"`update` of {type(agents).__name__}", update, rule)
 
 
 def probed(agents: Probed, batch: Batch) -> Probe:
@@ -100,6 +103,10 @@ def feed_back(replay: Replay, ids: npt.NDArray[np.int64], error: npt.NDArray[np.
     replicas continue to learn, as they do with samplers without feedback.
     """
     finite = np.isfinite(error)
-    if not finite.all():
+    if np.count_nonzero(finite) < finite.size:
         ids, error = np.where(finite, ids, -1), np.where(finite, error, 0.0)
     replay.update_priorities(ids, error)
+
+
+def _are_numbers(value: Any) -> bool:
+    return type(value) is np.ndarray and value.dtype.kind in "biuf"

@@ -37,17 +37,16 @@ def check_step(step: EnvStep, env_id: str, seeds: Sequence[int], number: int) ->
     Raises:
         NonFiniteError: A reward or an observation is.
     """
-    when = f"step {number:,}"
     if not _finite(step.reward):
-        _refuse(step.reward, env_id, seeds, when, "reward")
+        _refuse(step.reward, env_id, seeds, f"step {number:,}", "reward")
     if not isinstance(step.next_obs, np.ndarray) or not _finite(step.next_obs):
-        check_obs(step.next_obs, env_id, seeds, when)
+        check_obs(step.next_obs, env_id, seeds, f"step {number:,}")
     if step.final_obs is not None:
         for row in step.ended.nonzero()[0].tolist():
             last = step.final_obs[row]
             if not isinstance(last, np.ndarray) or not _finite(last):
                 alone = map_leaves(lambda part: np.asarray(part)[None], last)
-                check_obs(alone, env_id, [seeds[row]], when, "final_obs")
+                check_obs(alone, env_id, [seeds[row]], f"step {number:,}", "final_obs")
 
 
 def finite_step(

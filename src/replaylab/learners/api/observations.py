@@ -3,7 +3,6 @@
 Shapes: R replicas, N observations of each, I inputs.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,7 @@ class Inputs:
 
     def __call__(self, obs: Any) -> npt.NDArray[np.float32]:
         """Return observations (R, N, ...), or a mapping of such, as float32 (R, N, I)."""
-        if isinstance(obs, Mapping):
+        if self._parts:
             return np.concatenate([part(obs[name]) for name, part in self._parts], axis=-1)
         flat = obs.reshape(*obs.shape[:2], -1)
         if self._offsets is None:

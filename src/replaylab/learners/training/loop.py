@@ -51,8 +51,15 @@ def turn(run: Run) -> None:
     step = run.step(action)
     stored = hooks.before_store(run, step)
     step.stored = None if stored is step else stored
-    columns = ("obs", "action", "reward", "next_obs", "terminated", "truncated", "final_obs")
-    ids = run.replay.add(**{name: getattr(stored, name) for name in columns})
+    ids = run.replay.add(
+        obs=stored.obs,
+        action=stored.action,
+        reward=stored.reward,
+        next_obs=stored.next_obs,
+        terminated=stored.terminated,
+        truncated=stored.truncated,
+        final_obs=stored.final_obs,
+    )
     clock.end(step.ended)
     hooks.emit("on_step", run, step, ids)
     run.go_on(step)

@@ -80,10 +80,10 @@ class MetricsRecorder(Hook):
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """Count one step of every environment; id −1 marks those that only reset."""
         stepped, ended = ids >= 0, step.ended
-        self.returns += np.where(stepped, step.reward, 0.0)
+        np.add(self.returns, step.reward, out=self.returns, where=stepped)
         self.lengths += stepped
         np.maximum(self.newest, ids, out=self.newest)
-        if not ended.any():
+        if not np.count_nonzero(ended):
             return
         self.on_episodes(run.clock, self.returns, self.lengths, ended)
         self.returns[ended] = self.lengths[ended] = 0.0
@@ -95,9 +95,11 @@ class MetricsRecorder(Hook):
         place = self.episodes[ended] % RECENT
         self.recent[ended, :, place] = np.stack([returns[ended], lengths[ended]], 1)
         self.episodes += ended
+        if not self._listeners:
+            return
         passed = clock.now // self.log_every
         due = ended & ((self.episodes == 1) | (passed > self.notified))
-        if self._listeners and due.any():
+        if due.any():
             self.notified = np.where(due, passed, self.notified)
             self._notify(clock, self._episode_means(), due)
 
@@ -116,7 +118,7 @@ class MetricsRecorder(Hook):
         clock = run.clock
         passed = clock.now // self.log_every
         due = passed > self.looked
-        if not due.any():
+        if not np.count_nonzero(due):
             return
         self.looked = passed
         self.report(clock, self.numbers(run), due)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from replaylab.arguments import InvalidArgument, instance, optional, place, takes, tuple_of, whole
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Hook
@@ -92,7 +94,7 @@ def train(
         while True:
             loop.turn(run)
             over = run.clock.over
-            if over.any():
+            if np.count_nonzero(over):
                 run.hooks.emit("on_end", run, over)
                 if over.all():
                     metrics: Metrics = run.recorder.table()

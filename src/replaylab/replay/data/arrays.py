@@ -69,6 +69,8 @@ def cast(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArra
     Raises:
         DtypeError: The kinds differ, or a value does not fit. An array without values fits every dtype.
     """
+    if array.dtype == dtype and array.flags.carray:
+        return array
     if not array.size:
         return np.zeros(array.shape, dtype)
     if array.dtype == object:

@@ -85,6 +85,9 @@ class Batch(Mapping[str, Any]):
             return self.__dict__[name]
         raise AttributeError(f"the batch has no column `{name}`; it has {', '.join(self.__dict__)}")
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.__dict__
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.__dict__)
 
