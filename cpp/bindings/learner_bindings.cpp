@@ -1,15 +1,18 @@
-// What Python sees of the learners: deep Q-learners, and tables of action values.
+// What Python sees of the learners: deep Q-learners, tables of action values, and ε-greedy actions.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
+#include <variant>
 
 #include "bindings/gil.hpp"
+#include "learning/epsilon_greedy.hpp"
 #include "learning/q_learners.hpp"
 #include "learning/tabular.hpp"
 #include "support/error.hpp"
@@ -26,13 +29,14 @@ template <typename Value, int Axes>
 using In = Array<const Value, Axes>;
 using Out = nb::ndarray<nb::numpy, float>;
 
-Out new_array(std::initializer_list<std::size_t> shape) {
+template <typename Value = float>
+nb::ndarray<nb::numpy, Value> new_array(std::initializer_list<std::size_t> shape) {
     std::size_t size = 1;
     for (std::size_t n : shape) size *= n;
-    auto values = std::make_unique<float[]>(size);
-    float* data = values.get();
-    nb::capsule owner(values.release(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
-    return Out(data, shape, owner);
+    auto values = std::make_unique<Value[]>(size);
+    Value* data = values.get();
+    nb::capsule owner(values.release(), [](void* p) noexcept { delete[] static_cast<Value*>(p); });
+    return nb::ndarray<nb::numpy, Value>(data, shape, owner);
 }
 
 template <typename Array>
@@ -157,6 +161,22 @@ void update_tables(const Array<double, 3>& q, const In<std::int64_t, 2>& obs,
     update.run();
 }
 
+template <typename Value>
+nb::ndarray<nb::numpy, std::int64_t> epsilon_greedy_actions(
+    const In<Value, 2>& q, const std::variant<In<double, 1>, double>& epsilon, const In<double, 2>& draws,
+    std::int64_t choices) {
+    const auto rows = static_cast<std::int64_t>(q.shape(0)), actions = static_cast<std::int64_t>(q.shape(1));
+    const auto* each = std::get_if<0>(&epsilon);
+    if (each) check("epsilon", *each, {rows});
+    check("draws", draws, {2, rows});
+    auto chosen = new_array<std::int64_t>({q.shape(0)});
+    for (std::int64_t row = 0; row < rows; ++row)
+        chosen.data()[row] =
+            epsilon_greedy(q.data() + row * actions, actions, each ? each->data()[row] : std::get<1>(epsilon),
+                           draws.data()[row], draws.data()[rows + row], choices);
+    return chosen;
+}
+
 template <std::vector<float> QLearners::* Values>
 Out view(nb::handle self) {
     QLearners& learners = nb::cast<Bound&>(self).learners;
@@ -175,6 +195,14 @@ void bind_learners(nb::module_& module) {
                nb::arg("td_error"), nb::arg("q_before"),
                "Update R tables of action values, row after row; see "
                "replaylab.learners.tabular.temporal_difference.");
+    const char* doc =
+        "ε-greedy actions (N,) for values (N, A) and ε, a number or (N,); draws (2, N) in [0, 1) say whether "
+        "to "
+        "explore, and which of the first `choices` actions or of equally good ones to take.";
+    module.def("epsilon_greedy", &epsilon_greedy_actions<double>, nb::arg("q"), nb::arg("epsilon"),
+               nb::arg("draws"), nb::arg("choices"), doc);
+    module.def("epsilon_greedy", &epsilon_greedy_actions<float>, nb::arg("q"), nb::arg("epsilon"),
+               nb::arg("draws"), nb::arg("choices"), doc);
     module.def("usable_kernels", &usable_kernels, "The kernels this processor can run, best first.");
     module.def("use_kernels", &use_kernels, nb::arg("name"), "Use these kernels from now on; for tests.");
     nb::class_<Bound>(module, "QLearners", "R deep Q-learners; see replaylab.learners.")

@@ -337,6 +337,15 @@ def update_tables(q: Annotated[NDArray[numpy.float64], dict(shape=(None, None, N
     Update R tables of action values, row after row; see replaylab.learners.tabular.temporal_difference.
     """
 
+@overload
+def epsilon_greedy(q: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], epsilon: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | float, draws: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], choices: int) -> NDArray[numpy.int64]: ...
+
+@overload
+def epsilon_greedy(q: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], epsilon: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | float, draws: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], choices: int) -> NDArray[numpy.int64]:
+    """
+    ε-greedy actions (N,) for values (N, A) and ε, a number or (N,); draws (2, N) in [0, 1) say whether to explore, and which of the first `choices` actions or of equally good ones to take.
+    """
+
 def usable_kernels() -> list[str]:
     """The kernels this processor can run, best first."""
 

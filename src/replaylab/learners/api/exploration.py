@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from replaylab._core import epsilon_greedy
 from replaylab.arguments import number
 from replaylab.envs.batched import packed, unpack
 from replaylab.learners.api.protocols import Obs, State, Step
@@ -45,17 +46,9 @@ class EpsilonGreedy:
         """Return actions int64 (R·E,) for action values (R·E, A) and ε, a number or (R·E,)."""
         if self._next == self.BLOCK:
             self._draw()
-        explore, pick = self._draws[self._next].T
+        draws = self._draws[self._next]
         self._next += 1
-        action: npt.NDArray[np.int64] = q.argmax(1)
-        top = q.max(1, keepdims=True)
-        best = q == top
-        if np.count_nonzero(best) > np.count_nonzero(~np.isnan(top)):  # NaN is no tie, and hides none
-            ties = best.cumsum(1)
-            count = ties[:, -1]
-            action = np.where(count > 1, (ties > (pick * count)[:, None]).argmax(1), action)
-        np.copyto(action, pick * (self.choices or q.shape[1]), where=explore < epsilon, casting="unsafe")
-        return action
+        return epsilon_greedy(q, epsilon, draws, self.choices or q.shape[1])
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the state of the streams."""
@@ -71,7 +64,7 @@ class EpsilonGreedy:
 
     def _draw(self) -> None:
         self._before = packed(self._generators)
-        self._draws = np.stack([g.random((self.BLOCK, 2)) for g in self._generators], axis=1)
+        self._draws = np.stack([g.random((self.BLOCK, 2)) for g in self._generators], axis=-1)
         self._next = 0
 
 
@@ -116,8 +109,8 @@ class EpsilonGreedyAgents(ABC):
         index = (
             self._explore(q.reshape(-1, q.shape[-1]), self.epsilon).reshape(q.shape[:2]) if explore else q.argmax(-1)
         )
-        actions: npt.NDArray[np.integer[Any]] = (index + self.first_action).astype(self._dtype, copy=False)
-        return actions
+        actions = index + self.first_action if self.first_action else index
+        return actions.astype(self._dtype, copy=False)
 
     def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
         """Set ε."""
