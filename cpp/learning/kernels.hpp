@@ -100,18 +100,20 @@ REPLAYLAB_INLINE Float4 totals(const Vector* v) {
 // `Outputs` outputs × `Vectors` vectors of rows, from output `o` and row `b` on.
 template <typename Vector, int Outputs, int Vectors>
 REPLAYLAB_INLINE void product_tile(const Product& p, std::int64_t o, std::int64_t b) {
+    constexpr std::int64_t lanes = kLanes<Vector>;
+    const Vector zero{};
     Vector sum[Outputs][Vectors];
 #pragma GCC unroll 16
     for (int m = 0; m < Outputs; ++m)
 #pragma GCC unroll 16
-        for (int n = 0; n < Vectors; ++n) sum[m][n] = Vector{} + (p.bias ? p.bias[o + m] : 0.0f);
+        for (int n = 0; n < Vectors; ++n) sum[m][n] = zero + (p.bias ? p.bias[o + m] : 0.0f);
     const float* w = p.w + o * p.output_stride;
     const float* x = p.x + b;
     for (std::int64_t segment = 0; segment < p.segments; ++segment, x += p.jump - p.inputs * p.rows)
         for (std::int64_t i = 0; i < p.inputs; ++i, x += p.rows, w += p.input_stride) {
             Vector column[Vectors];
 #pragma GCC unroll 16
-            for (int n = 0; n < Vectors; ++n) column[n] = load<Vector>(x + n * kLanes<Vector>);
+            for (int n = 0; n < Vectors; ++n) column[n] = load<Vector>(x + n * lanes);
 #pragma GCC unroll 16
             for (int m = 0; m < Outputs; ++m) {
                 const float factor = w[m * p.output_stride];
@@ -119,18 +121,30 @@ REPLAYLAB_INLINE void product_tile(const Product& p, std::int64_t o, std::int64_
                 for (int n = 0; n < Vectors; ++n) sum[m][n] += factor * column[n];
             }
         }
+    // Step by step, with few pointers: a branch for each vector, and its address, take as long as the sums of
+    // four inputs.
+    const std::int64_t rows = p.rows, first = o * rows + b;
+    float* y = p.y + first;
+    if (p.add)
 #pragma GCC unroll 16
-    for (int m = 0; m < Outputs; ++m)
+        for (int m = 0; m < Outputs; ++m)
 #pragma GCC unroll 16
-        for (int n = 0; n < Vectors; ++n) {
-            const std::int64_t at = (o + m) * p.rows + b + n * kLanes<Vector>;
-            const Vector zero{};
-            Vector y = sum[m][n];
-            if (p.add) y += load<Vector>(p.y + at);
-            if (p.relu) y = y < zero ? zero : y;  // NaN stays
-            if (p.gate) y = load<Vector>(p.gate + at) > zero ? y : zero;
-            store(p.y + at, y);
-        }
+            for (int n = 0; n < Vectors; ++n) sum[m][n] += load<Vector>(y + m * rows + n * lanes);
+    if (p.relu)  // NaN stays
+#pragma GCC unroll 16
+        for (int m = 0; m < Outputs; ++m)
+#pragma GCC unroll 16
+            for (int n = 0; n < Vectors; ++n) sum[m][n] = sum[m][n] < zero ? zero : sum[m][n];
+    if (const float* gate = p.gate ? p.gate + first : nullptr)
+#pragma GCC unroll 16
+        for (int m = 0; m < Outputs; ++m, gate += rows)
+#pragma GCC unroll 16
+            for (int n = 0; n < Vectors; ++n)
+                sum[m][n] = load<Vector>(gate + n * lanes) > zero ? sum[m][n] : zero;
+#pragma GCC unroll 16
+    for (int m = 0; m < Outputs; ++m, y += rows)
+#pragma GCC unroll 16
+        for (int n = 0; n < Vectors; ++n) store(y + n * lanes, sum[m][n]);
 }
 
 template <typename Vector, int Outputs, int Vectors>
@@ -177,6 +191,7 @@ REPLAYLAB_INLINE void product(const Product& p) {
         return;
     }
     for (; o + Outputs <= p.outputs; o += Outputs) product_strip<Vector, Outputs, Vectors>(p, o);
+    for (; o + 2 <= p.outputs; o += 2) product_strip<Vector, 2, 2 * Vectors>(p, o);
     for (; o < p.outputs; ++o) product_strip<Vector, 1, 2 * Vectors>(p, o);
 }
 
@@ -217,21 +232,33 @@ REPLAYLAB_INLINE void outer_strip(const Outer& p, std::int64_t o) {
     std::int64_t i = 0;
     for (; i + 4 <= p.inputs; i += 4) outer_tile<Vector, Outputs, 4>(p, o, i);
     for (; i < p.inputs; ++i) outer_tile<Vector, Outputs, 1>(p, o, i);
-    if (!p.db) return;
-    for (int m = 0; m < Outputs; ++m) {
-        Vector sum{};
-        const float* dy = p.dy + (o + m) * p.rows;
-        for (std::int64_t place = 0; place < p.lines * p.columns; ++place, dy += p.outputs * p.rows)
-            for (std::int64_t b = 0; b < p.rows; b += kLanes<Vector>) sum += load<Vector>(dy + b);
-        p.db[o + m] = (p.add ? p.db[o + m] : 0.0f) + total(sum);
-    }
+}
+
+// `Outputs` (4 or 1) entries of db from `o` on.
+template <typename Vector, int Outputs>
+REPLAYLAB_INLINE void outer_bias(const Outer& p, std::int64_t o) {
+    Vector sum[Outputs] = {};
+    const float* dy = p.dy + o * p.rows;
+    for (std::int64_t place = 0; place < p.lines * p.columns; ++place, dy += p.outputs * p.rows)
+        for (std::int64_t b = 0; b < p.rows; b += kLanes<Vector>)
+#pragma GCC unroll 4
+            for (int m = 0; m < Outputs; ++m) sum[m] += load<Vector>(dy + m * p.rows + b);
+    float* db = p.db + o;
+    if constexpr (Outputs == 4)
+        store(db, (p.add ? load<Float4>(db) : Float4{}) + totals(sum));
+    else
+        *db = (p.add ? *db : 0.0f) + total(sum[0]);
 }
 
 template <typename Vector, int Outputs>
 REPLAYLAB_INLINE void outer(const Outer& p) {
     std::int64_t o = 0;
     for (; o + Outputs <= p.outputs; o += Outputs) outer_strip<Vector, Outputs>(p, o);
+    for (; o + 2 <= p.outputs; o += 2) outer_strip<Vector, 2>(p, o);
     for (; o < p.outputs; ++o) outer_strip<Vector, 1>(p, o);
+    if (!p.db) return;
+    for (o = 0; o + 4 <= p.outputs; o += 4) outer_bias<Vector, 4>(p, o);
+    for (; o < p.outputs; ++o) outer_bias<Vector, 1>(p, o);
 }
 
 template <typename Vector>
