@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from benchmarks import harness
 from benchmarks.contestant import resident_bytes
+from benchmarks.ours import fields_of
 from replaylab.replay import Field, FrameStack, ReplayBuffer
 
 GAMES = ("BeamRider", "Breakout", "Enduro", "MsPacman", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
@@ -62,15 +63,7 @@ def steps_of(game: str, count: int) -> dict[str, npt.NDArray[Any]]:
 
 def fields(compressed: bool) -> dict[str, Field]:
     """Return the fields of a step."""
-    frame, flag = Field((84, 84), np.uint8, compressed=compressed), Field((), np.bool_)
-    return {
-        "obs": frame,
-        "action": Field((), np.int64),
-        "reward": Field(),
-        "next_obs": frame,
-        "terminated": flag,
-        "truncated": flag,
-    }
+    return fields_of(Field((84, 84), np.uint8, compressed=compressed), Field((), np.int64))
 
 
 def buffer_of(compressed: bool, capacity: int) -> ReplayBuffer:

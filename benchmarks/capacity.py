@@ -31,8 +31,7 @@ def measure(
         for operation in DRAWS:
             for kind in kinds:
                 median = _of_contestant(kind, operation, capacity, pool, rounds, seed)
-                if median is not None:
-                    curves[operation.name].setdefault(kind.label, {})[capacity] = median
+                curves[operation.name].setdefault(kind.label, {})[capacity] = median
                 gc.collect()
                 on_ring(kind.label, capacity)
         if program is not None:
@@ -45,11 +44,8 @@ def measure(
 
 def _of_contestant(
     kind: type[Contestant], operation: Operation, capacity: int, pool: Pool, rounds: int, seed: int
-) -> float | None:
-    try:
-        contestant = kind(capacity, operation.prioritized)
-    except ValueError:
-        return None  # the library has no such buffer
+) -> float:
+    contestant = kind(capacity, operation.prioritized)
     contestant.fill(pool, draw_priorities(np.random.default_rng(seed), capacity))
     times = []
     for number in range(rounds):

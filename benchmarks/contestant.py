@@ -66,7 +66,28 @@ def wrapped(capacity: int) -> int:
     return capacity + capacity // 8
 
 
-class Contestant(ABC):
+class OfLibrary(ABC):
+    """A buffer of a library.
+
+    Attributes:
+        package: The distribution's name.
+        label: The name in the table.
+        extra: The extra of this package that installs it.
+        buffer: The library's own, with `sample`.
+    """
+
+    package: ClassVar[str]
+    label: ClassVar[str]
+    extra: ClassVar[str] = "bench"
+    buffer: Any
+
+    @classmethod
+    def version(cls) -> str:
+        """Return the installed version."""
+        return importlib.metadata.version(cls.package)
+
+
+class Contestant(OfLibrary):
     """One buffer of one library, uniform or prioritized.
 
     Each operation is a pair. `prepare_…` puts fresh inputs into the form the library takes fastest and is not
@@ -74,29 +95,16 @@ class Contestant(ABC):
     of inputs means that the library cannot do it.
 
     Attributes:
-        package: The distribution's name.
-        label: The name in the table.
-        extra: The extra of this package that installs it.
         rings: How many buffers of that capacity one instance holds.
-        buffer: The library's own, with `sample`.
         added: Steps added, for libraries whose slots depend on it.
     """
 
-    package: ClassVar[str]
-    label: ClassVar[str]
-    extra: ClassVar[str] = "bench"
     rings: ClassVar[int] = 1
-    buffer: Any
 
     def __init__(self, capacity: int, prioritized: bool) -> None:
         self.capacity = capacity
         self.prioritized = prioritized
         self.added = 0
-
-    @classmethod
-    def version(cls) -> str:
-        """Return the installed version."""
-        return importlib.metadata.version(cls.package)
 
     def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
         """Make the ring full and wrapped, then give every slot its priority (`priorities`: `(C,)`)."""

@@ -4,8 +4,7 @@
 // the library; a wide sum tree of 16 children a node; everything in a batch goes stage by stage with
 // prefetch, so that the cache misses of the whole batch overlap.
 //
-//   limit <rows> serve      reads "<operation> <calls>" lines, answers each with nanoseconds a call
-//   limit <rows> <rounds>   times all operations in interleaved blocks, prints one line of JSON (medians, µs)
+//   limit <rows> serve    reads "<operation> <calls>" lines, answers each with nanoseconds a call
 
 #include <cmath>
 #include <functional>
@@ -268,38 +267,15 @@ double part(Limit& limit, const std::string& operation, int calls) {
     return nanoseconds(start, Clock::now()) / calls;
 }
 
-void interleaved(Limit& limit, int rounds) {
-    const std::map<std::string, int> calls = {
-        {"add", 500}, {"add_64", 50}, {"prioritized", 50}, {"uniform", 50}, {"update", 50}};
-    std::map<std::string, std::vector<double>> times;
-    for (int r = 0; r < rounds; ++r) {
-        for (const auto& [operation, count] : calls)
-            times[operation].push_back(block(limit, operation, count));
-    }
-    const char* separator = "{";
-    for (auto& [operation, values] : times) {
-        std::nth_element(values.begin(), values.begin() + rounds / 2, values.end());
-        std::printf("%s\"%s\": %.4f", separator, operation.c_str(), values[rounds / 2] / 1000);
-        separator = ", ";
-    }
-    std::printf("}\n");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
     const long rows = argc > 1 ? std::atol(argv[1]) : 0;
-    const std::string mode = argc > 2 ? argv[2] : "";
-    const int rounds = std::atoi(mode.c_str());
-    if (rows < kBatch || rows > (1L << 31) || (mode != "serve" && rounds < 1)) {
-        std::fprintf(stderr, "usage: limit <rows, at least %d> serve|<rounds>\n", kBatch);
+    if (argc != 3 || std::strcmp(argv[2], "serve") != 0 || rows < kBatch || rows > (1L << 31)) {
+        std::fprintf(stderr, "usage: limit <rows, at least %d> serve\n", kBatch);
         return 2;
     }
     Limit limit(static_cast<std::uint32_t>(rows));
-    if (mode == "serve") {
-        serve(limit);
-    } else {
-        interleaved(limit, rounds);
-    }
+    serve(limit);
     return 0;
 }

@@ -1,4 +1,6 @@
-"""Times this buffer beside its peers and beside the machine's limit: `python -m benchmarks.replay`.
+"""Times this buffer beside its peers and beside the machine's limit.
+
+    python -m benchmarks.replay --parts rows frames --rounds 50 --out results.json
 
 In five parts, one after the other: plain rows, uniform and prioritized; n-step returns; frame stacks;
 hindsight; sequences. Then cost against capacity, as a plot. See README.md for what is timed and how.
@@ -6,7 +8,6 @@ hindsight; sequences. Then cost against capacity, as a plot. See README.md for w
 
 import argparse
 import gc
-import json
 import platform
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import capacity, frames, guard, hindsight, n_step, report, scene, sequences
+from benchmarks import capacity, frames, guard, harness, hindsight, n_step, report, scene, sequences
 from benchmarks.contestant import Contestant, Pool, resident_bytes
 from benchmarks.limit import ROWS, Limit, compile_limit
 from benchmarks.ours import Replaylab
@@ -37,14 +38,9 @@ HERE = Path(__file__).parent
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.replay",
-        description=__doc__,
-        epilog="example: python -m benchmarks.replay --parts rows frames --rounds 50 --out results.json",
-    )
+    parser = harness.parser(__doc__, 200)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to time (default: all)")
     parser.add_argument("--steps", type=int, default=1_000_000, help="capacity of the rings; frames: a tenth")
-    parser.add_argument("--rounds", type=int, default=200, help="interleaved rounds (default: 200)")
     parser.add_argument("--quick", action="store_true", help="100,000 steps and 10 rounds: a smoke test")
     parser.add_argument("--no-peers", action="store_true", help="only this library and the limit")
     parser.add_argument("--no-limit", action="store_true", help="without the C++ limit loops")
@@ -202,7 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = {"steps": options.steps, "rounds": options.rounds, "seed": options.seed, "parts": list(options.parts)}
     result = report.as_json(run.times, settings, run.versions, run.memory) | {"capacity": run.curves}
 
-    print(f"\n{options.steps:,} steps, {options.rounds} rounds, {result['machine']['processor']}\n")
+    processor = harness.machine()["processor"]
+    print(f"\n{options.steps:,} steps, {options.rounds} rounds, {processor}\n")
     print(report.table(run.times, run.memory))
     print("\n* the fastest peer, or the smallest")
     print("\n".join(capacity.lines(run.curves)))
@@ -210,16 +207,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(report.target_lines(run.times)))
     print("\nbeside the ratios in benchmarks/limits.json")
     ratios = guard.ratios_to_limit(run.times)
-    conditions = {"processor": result["machine"]["processor"], "steps": options.steps, "peers": not options.no_peers}
-    print("\n".join(f"  {line}" for line in guard.compare(ratios, conditions)))
+    conditions = {"processor": processor, "steps": options.steps, "peers": not options.no_peers}
+    print("\n".join(f"  {line}" for line in guard.compare(ratios, conditions)) + "\n")
     if options.keep:
         guard.keep(ratios, conditions)
 
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     out: Path = options.out or HERE / "results" / f"replay-{stamp}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"\nwritten to {out}")
+    harness.write_json(out, result)
     return 0
 
 

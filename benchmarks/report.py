@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import machine
 from benchmarks.limit import LABEL
 from benchmarks.scene import REWARD
 from benchmarks.timing import Times
@@ -113,12 +112,12 @@ def ratio_interval(above: NDArray[np.float64], below: NDArray[np.float64]) -> tu
     return float(low), float(high)
 
 
-def summarize(row: Row) -> dict[str, dict[str, float | list[float]]]:
+def summarize(row: Row) -> dict[str, dict[str, Any]]:
     """Summarize one operation: median and quartiles in µs, and the ratios to ours and to the limit."""
-    summary: dict[str, dict[str, float | list[float]]] = {}
+    summary = {}
     for label, values in row.items():
         low, middle, high = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
-        entry: dict[str, float | list[float]] = {"median": middle, "quartiles": [low, high]}
+        entry: dict[str, Any] = {"median": middle, "quartiles": [low, high]}
         if OURS in row:
             entry["ratio_to_replaylab"] = middle / float(np.median(row[OURS]))
             entry["ratio_interval"] = list(ratio_interval(values, row[OURS]))
@@ -139,10 +138,10 @@ def table(times: Times, memory: Memory) -> str:
         lines.append(f"\n{name}")
         best = fastest_peer(row)
         for label, entry in sorted(summarize(row).items(), key=lambda item: np.median(row[item[0]])):
-            quartiles = "{:.2f} to {:.2f}".format(*_pair(entry["quartiles"]))
+            quartiles = "{:.2f} to {:.2f}".format(*entry["quartiles"])
             line = f"  {label + (' *' if label == best else ''):24}{entry['median']:13.2f}{quartiles:>21}"
             if "ratio_to_replaylab" in entry:
-                interval = "{:.2f} to {:.2f}".format(*_pair(entry["ratio_interval"]))
+                interval = "{:.2f} to {:.2f}".format(*entry["ratio_interval"])
                 line += f"{entry['ratio_to_replaylab']:13.2f}{interval:>17}"
             if "ratio_to_limit" in entry:
                 line += f"{entry['ratio_to_limit']:10.2f}"
@@ -173,7 +172,6 @@ def as_json(times: Times, settings: dict[str, Any], versions: dict[str, str], me
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings,
-        "machine": machine(),
         "versions": versions,
         "memory_bytes_per_step": memory,
         "microseconds": {name: summarize(row) for name, row in times.items()},
@@ -186,7 +184,3 @@ def _spread(values: NDArray[np.float64]) -> float:
     """Return the interquartile range over the median."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     return float((high - low) / middle)
-
-
-def _pair(value: float | list[float]) -> list[float]:
-    return value if isinstance(value, list) else [value, value]

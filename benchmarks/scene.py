@@ -1,9 +1,8 @@
 """A scene: one transform, the libraries that have it, what they must return, and what of it is timed."""
 
 import dataclasses
-import importlib.metadata
 import importlib.util
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.contestant import resident_bytes
+from benchmarks.contestant import OfLibrary, resident_bytes
 from benchmarks.limit import COPIES, LABEL, Limit
 from benchmarks.timing import Rows, Turn, limit_turn, time_block
 
@@ -23,32 +22,19 @@ Columns = dict[str, NDArray[Any]]
 Kind = TypeVar("Kind", bound=Any)
 
 
-class Drawer(ABC):
+class Drawer(OfLibrary):
     """One buffer of one library in one scene; as with `Contestant`, what `prepare_…` does is not timed.
 
     Attributes:
-        package: The distribution's name.
-        label: The name in the table.
-        extra: The extra of this package that installs it.
         batch: Rows of the batches that are verified.
-        buffer: The library's own, with `sample`.
     """
 
-    package: ClassVar[str]
-    label: ClassVar[str]
-    extra: ClassVar[str] = "bench"
     batch: ClassVar[int] = 256
-    buffer: Any
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.added = 0
         self.seeds = count(1)  # for libraries whose draws take one
-
-    @classmethod
-    def version(cls) -> str:
-        """Return the installed version."""
-        return importlib.metadata.version(cls.package)
 
     @abstractmethod
     def fill(self) -> None:
