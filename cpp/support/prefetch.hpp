@@ -3,9 +3,12 @@
 
 namespace replaylab {
 
+// Into the second-level cache, because the first has room for about twenty pending lines, a batch asks for a
+// thousand, and some processors (AMD Zen 4) drop those beyond. Measured there with a million rows:
+// sample(256) takes 45 % less time than with lines asked for into the first cache.
 inline void prefetch(const void* address) {
 #if defined(__GNUC__) || defined(__clang__)
-    __builtin_prefetch(address);
+    __builtin_prefetch(address, 0, 2);
 #else
     (void)address;
 #endif
