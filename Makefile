@@ -178,5 +178,5 @@ $(VENV)/.docs: $(VENV)/.test
 
 $(VENV)/.bench: $(VENV)/.lab
 	@echo "==> installing the peers"
-	@$(INSTALL) --no-build-isolation --editable '.[bench]'
+	@$(INSTALL) --no-build-isolation --editable '.[bench,bench-jax]'
 	@touch $@
