@@ -3,7 +3,8 @@
     python -m benchmarks.distributed --before OTHER/.venv/bin/python  # with an earlier version, in the same run
     python -m benchmarks.distributed                                  # without those rows that need one
 
-Each measure runs in a fresh process, `--repeats` times; the table has medians. It takes about six minutes.
+The versions take turns, measure by measure, `--repeats` times; ratios are medians of those within a turn. It takes four
+to six minutes.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from contextlib import ExitStack
 from importlib.util import find_spec
 from threading import Thread
 
@@ -131,6 +133,7 @@ def bare_frames(in_flight, seconds):
         memory[:] = ray.get(sent.popleft())
 
     figures = thread_time(read, seconds)
+    ray.kill(actor)
     return {"batches/s": 1000 / figures["clock ms"], "thread ms": figures["thread ms"]}
 
 
@@ -196,7 +199,9 @@ def echo_inserts(writers, seconds):
 
     server, task = ray.remote(num_cpus=0)(Echo).remote(), ray.remote(num_cpus=0)(store_in_echo)
     port = ray.get(server.port.remote())
-    return {"steps/s": sum(ray.get([task.remote(port, seconds) for _ in range(writers)]))}
+    rates = ray.get([task.remote(port, seconds) for _ in range(writers)])
+    ray.kill(server)
+    return {"steps/s": sum(rates)}
 
 
 def cartpole_pace(actors, seconds):
@@ -257,13 +262,14 @@ TARGETS = (
 """Rows of ratios: title, measure, other measure, least ratio."""
 
 
-def run(python, name, seconds):
-    """The figures of one measure in a fresh process of a Python."""
-    command = [python, "-m", "benchmarks.distributed", "--one", name, "--seconds", str(seconds)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    if ended.returncode:
-        raise SystemExit(f"{name} with {python}: {ended.stderr[-3000:]}")
-    return json.loads(ended.stdout.splitlines()[-1])
+def serve(seconds):
+    """Perform the measures whose names arrive, each on one line, and print their figures."""
+    session = RaySession(cores=2, object_store_bytes=2**30)
+    session.open()
+    for line in sys.stdin:
+        measure, arguments = MEASURES[line.strip()]
+        print(json.dumps(measure(*arguments, seconds)), flush=True)
+    session.close()
 
 
 def main():
@@ -273,27 +279,31 @@ def main():
     parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", nargs="+", default=list(MEASURES), choices=list(MEASURES))
-    parser.add_argument("--one", choices=list(MEASURES), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.one:
-        session = RaySession(cores=2, object_store_bytes=2**30)
-        session.open()
-        measure, given = MEASURES[arguments.one]
-        figures = measure(*given, arguments.seconds)
-        session.close()
-        print(json.dumps(figures))
+    if arguments.serve:
+        serve(arguments.seconds)
         return
-    wanted = [name for name in arguments.only if "echo" not in name or find_spec("echo")]
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    command = ["-m", "benchmarks.distributed", "--serve", "--seconds", str(arguments.seconds)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     runs = {}
-    for _ in range(arguments.repeats):
-        for name in wanted:
-            runs.setdefault(name, []).append(run(sys.executable, name, arguments.seconds))
-            if arguments.before and name in BEFORE:
-                runs.setdefault(name + EARLIER, []).append(run(arguments.before, name, arguments.seconds))
-    for name, figures in runs.items():
-        medians = {figure: statistics.median(each[figure] for each in figures) for figure in figures[0]}
-        print(f"{name:42}" + "".join(f"{value:12,.2f} {figure}" for figure, value in medians.items()), flush=True)
+    with ExitStack() as started:
+        servers = {}
+        for ending, python in (("", sys.executable), (EARLIER, arguments.before)):
+            if python:
+                servers[ending] = started.enter_context(subprocess.Popen([python, *command], **pipes))
+        for _ in range(arguments.repeats):
+            for name in arguments.only:
+                if "echo" in name and not find_spec("echo"):
+                    continue
+                for ending, server in servers.items():
+                    if not ending or name in BEFORE:
+                        print(name, file=server.stdin, flush=True)
+                        figures = json.loads(server.stdout.readline())
+                        runs.setdefault(name + ending, []).append(figures)
+                        shown = ", ".join(f"{value:,.2f} {figure}" for figure, value in figures.items())
+                        print(f"{name + ending:38}{shown}", flush=True)
     for shards, most in ((1, 0.3), (8, 0.6)):
         if figures := runs.get(f"learner, {shards} shard{'s' * (shards > 1)}"):
             median = statistics.median(each["thread ms"] for each in figures)

@@ -4,8 +4,8 @@
     python -m benchmarks.distributed_training --costs             # costs of one unroll, draw and update, for scale.md
     python -m benchmarks.distributed_training --returns 30 20000  # final returns, SEEDS and STEPS
 
-`python -m benchmarks.distributed` has the table of targets. Waits stand for work that another core or a GPU does: two cores
-suffice to see what overlaps.
+`python -m benchmarks.distributed` has the table of targets. Waits stand for work that another core or a GPU does, so
+that two cores suffice to see what overlaps.
 """
 
 import os
