@@ -39,7 +39,10 @@ from replaylab.study.report.sections import all_environments, contrasts, replay_
 from replaylab.study.spec.declared_contrasts import DeclaredContrast
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-TABLES = ("budgets", "checks", "contrasts", "differences", "levels", "measures", "overall", "published", "undeclared")
+TABLES = (
+    "budgets", "checks", "contrasts", "differences", "heterogeneity", "levels", "measures", "overall", "published",
+    "undeclared",
+)  # fmt: skip
 """Tables that are recomputed. The sizes of effects are not: they take as long as all others, and no page has them."""
 
 KEYS = {"page", "section", "text", "table", "rows", "columns", "times", "after"}
@@ -150,6 +153,9 @@ class PublishedStudy:
 
     def checks(self, page: Page) -> None:
         contrasts.checks_table(page, self.study.contrasts().results)
+
+    def heterogeneity(self, page: Page) -> None:
+        contrasts.heterogeneity_table(page, self.study.contrasts().results)
 
     def differences(self, page: Page) -> None:
         tables.difference_table(page, comparisons.differences_of(self.curves, self.spec))

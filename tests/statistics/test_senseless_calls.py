@@ -30,6 +30,7 @@ CALLS = [
     Call(statistics.interval_t, {"interval": INTERVAL, "runs": 5}),
     Call(statistics.max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
     Call(statistics.decisions, {"values": TABLE, "resamples": 20}, {"seed": "0 huge"}),
+    Call(statistics.heterogeneity_test, {"values": TABLE[0], "resamples": 20}, {"seed": "0 huge"}),
     Call(statistics.mean_intervals, {"values": TABLE[0], "resamples": 20}, {"seed": "0 huge"}),
     Call(
         statistics.normalised_score,
@@ -74,6 +75,7 @@ MADE = {
     "Band",
     "ContrastPower",
     "Equivalence",
+    "Heterogeneity",
     "Interval",
     "Means",
     "PairedTest",

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.statistics import contrast_power, decisions, mean_intervals
+from replaylab.statistics import contrast_power, decisions, heterogeneity_test, mean_intervals
 from tests.statistics.decision_procedure import FEW_TRUTHS, TRUTHS, rates
 
 
@@ -152,3 +152,36 @@ class TestDecisions:
             assert stats.binomtest(round(share * 2_000), 2_000, 0.05, alternative="greater").pvalue > 1e-3
         if "D = .05" in name:
             assert stats.binomtest(round(errors.primary_equivalent * 2_000), 2_000, 0.05, "greater").pvalue > 1e-3
+
+
+class TestHeterogeneity:
+    def test_q_is_cochrans(self):
+        values = np.random.default_rng(0).normal(size=(30, 4)) * [1, 2, 1, 3] + [0, 0.5, 1, 0]
+        weights, means = 30 / values.var(axis=0, ddof=1), values.mean(axis=0)
+        common = (weights * means).sum() / weights.sum()
+        assert heterogeneity_test(values).q == pytest.approx((weights * (means - common) ** 2).sum())
+
+    def test_p_is_about_alexander_and_governs(self):
+        """And rather larger: 0.287 and 0.260, 0.0083 and 0.0037."""
+        for shift in (0.0, 0.3):
+            values = np.random.default_rng(1).normal(size=(60, 5)) * [1, 1, 2, 2, 1] + [0, 0, 0, 0, shift]
+            expected = stats.alexandergovern(*values.T).pvalue
+            assert 0.9 * expected < heterogeneity_test(values).p < 2.5 * expected
+
+    def test_false_alarms(self):
+        """Of 1,000 studies of equal means and unequal spreads 50 are expected; 90 with a chance below 1e-6."""
+        rng = np.random.default_rng(2)
+        studies = rng.normal(size=(1_000, 60, 5)) * [0.1, 0.2, 0.1, 1.0, 0.3]
+        assert 20 < sum(heterogeneity_test(values, resamples=199).p < 0.05 for values in studies) < 90
+
+    def test_a_common_shift_is_no_heterogeneity(self):
+        values = np.random.default_rng(3).normal(size=(40, 5))
+        assert heterogeneity_test(values + 7.0).p == heterogeneity_test(values).p
+
+    def test_missing_and_constant_contrasts(self):
+        values = np.random.default_rng(4).normal([0, 0, 2], size=(40, 3))
+        values[30:, 1] = np.nan
+        assert heterogeneity_test(values).p < 0.001
+        with_constant = np.column_stack([values, np.full(40, 5.0)])
+        assert heterogeneity_test(with_constant) == heterogeneity_test(values)
+        assert heterogeneity_test(values[:, :1]).p == 1.0

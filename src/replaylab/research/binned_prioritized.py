@@ -111,7 +111,7 @@ class _BinEngine(EpisodeBinsEngine[Any]):
     Shapes: R replicas, G bins of a replica, M steps of all replicas by their places in `StoredBins`.
     """
 
-    def distribution(self, stored: StoredBins, given: list[float]) -> tuple[Floats, Floats | None, Floats]:
+    def distribution(self, stored: StoredBins, values: list[float]) -> tuple[Floats, Floats | None, Floats]:
         """Return how bins and steps are drawn at these values of the schedule.
 
         Returns:
@@ -176,7 +176,7 @@ class BinnedPrioritizedEngine(_BinEngine):
     def distribution(
         self,
         stored: StoredBins,
-        given: list[float],  # noqa: ARG002
+        values: list[float],  # noqa: ARG002
     ) -> tuple[Floats, Floats | None, Floats]:
         """Return Σ_{j in b} p_j^between / Σ p_j^between, p^within and its sums."""
         slots = self._stored.slots(*self.oldest_and_newest()) if self._exponents else None
@@ -238,7 +238,7 @@ class BinnedPrioritizedEngine(_BinEngine):
 class MatchedEndsEngine(_BinEngine):
     """Draws evenly, and a share of the rows from the bins of terminated episodes' last steps."""
 
-    def distribution(self, stored: StoredBins, given: list[float]) -> tuple[Floats, None, Floats]:
+    def distribution(self, stored: StoredBins, values: list[float]) -> tuple[Floats, None, Floats]:
         """Return (1 − s)·n_b/N + s·[b holds ends]·n_b/L for bins of n_b steps."""
         numbers, replicas = self._stored.numbers, len(self._generators)
         sums = stored.counts.astype(np.float64)
@@ -249,7 +249,7 @@ class MatchedEndsEngine(_BinEngine):
         even, ends = (
             each.reshape(replicas, -1) / np.maximum(each.sum((1, 2)), 1.0)[:, None] for each in (counts, ends)
         )
-        share = np.where(ends.any(1), given, 0.0)[:, None]
+        share = np.where(ends.any(1), values, 0.0)[:, None]
         return (1.0 - share) * even + share * ends, None, sums
 
 

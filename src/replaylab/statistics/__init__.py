@@ -32,7 +32,7 @@ from replaylab.statistics.permutation import (
 from replaylab.statistics.power_analysis import ContrastPower, Power, contrast_power, power
 from replaylab.statistics.proportions import Shares, wilson_interval
 from replaylab.statistics.resampling import RESAMPLES, Band, Interval, interval_p, interval_t
-from replaylab.statistics.simultaneous import Means, decisions, mean_intervals
+from replaylab.statistics.simultaneous import Heterogeneity, Means, decisions, heterogeneity_test, mean_intervals
 
 __all__ = [
     "Band",
@@ -40,6 +40,7 @@ __all__ = [
     "ContrastPower",
     "EXACT_SEEDS",
     "Equivalence",
+    "Heterogeneity",
     "Interval",
     "Means",
     "PERMUTATIONS",
@@ -53,6 +54,7 @@ __all__ = [
     "contrast_power",
     "decisions",
     "curve_band",
+    "heterogeneity_test",
     "holm",
     "interquartile_mean",
     "interval_p",

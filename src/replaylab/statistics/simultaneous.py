@@ -36,6 +36,13 @@ class Means(NamedTuple):
     p: Floats
 
 
+class Heterogeneity(NamedTuple):
+    """Spread of several means around their common one, and its p-value if all are equal."""
+
+    q: float
+    p: float
+
+
 @takes(**FIXED_BOOTSTRAP, values=NUMBERS)
 def mean_intervals(values: ArrayLike, *, level: float = 0.95, resamples: int = MEANS_RESAMPLES, seed: int = 0) -> Means:
     """Return the means of K contrasts over seeds, with simultaneous intervals and p-values.
@@ -75,6 +82,49 @@ def mean_intervals(values: ArrayLike, *, level: float = 0.95, resamples: int = M
     array, _ = as_columns(values)
     means = decisions(array[None], level=level, resamples=resamples, seed=seed)
     return Means(*(field[0] for field in means))
+
+
+@takes(resamples=FIXED_BOOTSTRAP["resamples"], seed=FIXED_BOOTSTRAP["seed"], values=NUMBERS)
+def heterogeneity_test(values: ArrayLike, *, resamples: int = MEANS_RESAMPLES, seed: int = 0) -> Heterogeneity:
+    """Test whether the means of K contrasts over seeds differ from each other.
+
+    Q = Σ_k (m_k − m)² / e_k², with the mean m_k of a contrast, its standard error e_k, and m = Σ m_k/e_k² / Σ 1/e_k².
+    Its distribution without differences is that of resamples of the seeds, all K values of a seed together, from
+    values less their means, each resample with its own standard errors. p is the share of resamples, the observed
+    sample included, whose Q is at least the observed one. Contrasts whose values are all equal are left out.
+
+    Sources: Cochran 1954 (https://doi.org/10.2307/3001666) for Q; the resampling is that of `mean_intervals`.
+
+    Args:
+        values: shape (N, K), NaN where a contrast lacks a seed, at least two numbers in each column.
+        resamples: number of resamples of the seeds.
+        seed: seed of the resamples.
+
+    Raises:
+        ShapeError: not of shape (N, K), or a column has fewer than two numbers.
+        NonFiniteError: a value is infinite.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> alike = rng.normal(size=(60, 5))
+        >>> bool(heterogeneity_test(alike).p > 0.05), bool(heterogeneity_test(alike + [0, 0, 0, 0, 2]).p < 0.001)
+        (True, True)
+    """
+    array, _ = as_columns(values)
+    array = array[:, np.nanmax(array, axis=0) > np.nanmin(array, axis=0)]
+    if array.shape[1] < 2:
+        return Heterogeneity(0.0, 1.0)
+    present = ~np.isnan(array)
+    counts = np.concatenate([np.ones((1, len(array))), _counts(len(array), resamples, seed)])
+    mean = np.nanmean(array, axis=0)
+    residuals = np.where(present, array - mean, 0.0)
+    runs = np.maximum(counts @ present, 2.0)
+    shift, square = counts @ residuals / runs, counts @ residuals**2 / runs
+    variance = np.maximum(square - shift**2, _TINY * square + _TINY**2) / (runs - 1.0)
+    shift[0] = mean  # the observed sample, the others are without differences
+    common = (shift / variance).sum(1, keepdims=True) / (1.0 / variance).sum(1, keepdims=True)
+    q = ((shift - common) ** 2 / variance).sum(1)
+    return Heterogeneity(float(q[0]), float((q >= q[0]).mean()))
 
 
 @takes(**FIXED_BOOTSTRAP, values=reals("S", "N", "K", leading=False))

@@ -335,7 +335,7 @@ MESSAGES = [
     (
         [DEPENDENCE | {"mor": {}}],
         "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, sides, answers, "
-        "more, less, weights, within, of, metric, measure, better, equivalence, primary, each_environment, check, "
+        "more, less, weights, within, of, metric, measure, log, better, equivalence, primary, each_environment, check, "
         "guards, published.",
     ),
     (

@@ -8,7 +8,7 @@ import pytest
 from replaylab.errors import SpecError
 from replaylab.statistics import mean_intervals
 from replaylab.study import Spec
-from replaylab.study.analysis.contrast_results import evaluate_contrasts
+from replaylab.study.analysis.contrast_results import evaluate_contrasts, heterogeneity
 from replaylab.study.report.headline import contrast_lines, sentence
 from replaylab.study.spec.contrasts import resolve_contrasts
 from tests.study.analysis.test_contrast_results import (
@@ -117,6 +117,20 @@ class TestFewSeeds:
         assert "(95 % interval −∞ to +∞; " in contrast_lines(unbounded)[0]
 
 
+class TestHeterogeneity:
+    def test_of_contrasts_in_each_environment(self):
+        """In score single draws are better by .2 and .08; choosing by TD error is worse by .03 and .006."""
+        tested = {f.contrast.name: (count, test.p) for f, count, test in heterogeneity(results(*PRESENT))}
+        assert set(tested) == {"dependence", "choice", "D"}
+        assert {count for count, _ in tested.values()} == {2}
+        assert tested["dependence"][1] < 0.001
+        assert not heterogeneity(results(DEPENDENCE, CHOICE, D))
+
+    def test_not_of_checks(self):
+        check = CHECK | {"each_environment": True}
+        assert "check: L" not in {f.contrast.name for f, *_ in heterogeneity(results(*PRESENT, check))}
+
+
 class TestWeights:
     def test_a_weighted_sum_is_the_same_difference(self):
         """½(S1 + T1 - S8 - T8) - ½(T1 + T8 - S1 - S8) by strategies' names."""
@@ -194,6 +208,35 @@ class TestChecks:
         by_name = {f.contrast.name: f for f in results(*PRESENT, check)}
         for environment, part in by_name["both"].by_environment.items():
             np.testing.assert_allclose(part.each.values, by_name[f"D, {environment}"].each.values)
+
+    def test_a_check_in_each_environment_guards_what_is_there_and_the_mean(self):
+        """The same check as above passes on the mean and fails on Acrobot."""
+        check = CHECK | {"check": [-INF, -0.1], "each_environment": True}
+        by_name = {f.contrast.name: f for f in results(*PRESENT, check)}
+        verdicts = {name: f.verdict for name, f in by_name.items() if f.contrast.check is not None}
+        assert verdicts == {"check: L": "passed", "check: L, CartPole-v1": "passed", "check: L, Acrobot-v1": "failed"}
+        guarded = {name for name, f in by_name.items() if f.verdict == "not interpretable"}
+        assert guarded == {name for name in by_name if name in ("D", "dependence", "choice") or "Acrobot" in name} - {
+            "check: L, Acrobot-v1"
+        }
+        assert by_name["D"].failed_checks == ("check: L, Acrobot-v1",)
+        assert [name for name, f in by_name.items() if f.by_environment] == ["check: L"]
+
+    def test_a_check_of_logarithms_bounds_a_ratio(self):
+        ratio = {"more": {"block_length": 1}, "less": {"block_length": 4}, "log": True, "each_environment": True}
+        study = spec(*PRESENT, {"name": "ratio", **ratio, "check": [0.0, 0.2]})
+
+        def returns(factors):
+            ratio = 1.4 if factors["environment"] == "Acrobot-v1" else 1.1
+            return 1e6 * ratio ** (factors["block_length"] == 1)
+
+        evaluated = evaluate_contrasts(study, curves_at(study, returns, noise=0.1))
+        by_name = {f.contrast.name: f for f in evaluated.results}
+        expected = {"CartPole-v1": np.log(1.1), "Acrobot-v1": np.log(1.4)}
+        for environment, difference in expected.items():
+            assert by_name[f"ratio, {environment}"].size.estimate == pytest.approx(difference, abs=0.005)
+        assert [by_name[f"ratio, {e}"].verdict for e in expected] == ["passed", "failed"]
+        assert by_name["ratio"].contrast.unit == "ln eval/mean_reward"
 
     def test_a_check_of_one_environment_is_one(self):
         study = spec(DEPENDENCE | {"primary": True}, CHECK, environments=["CartPole-v1"], scores={})

@@ -33,7 +33,7 @@ from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, UNCORRECTED, Curve, ReportedInterval, percent
 from replaylab.study.analysis.seed_values import SeedValues, corrected, table_of
-from replaylab.study.spec.contrasts import Cell, ResolvedContrast, resolve_contrasts
+from replaylab.study.spec.contrasts import Cell, ResolvedContrast, named_in, resolve_contrasts
 from replaylab.study.spec.declared_contrasts import Score
 from replaylab.study.spec.spec import Spec
 
@@ -159,6 +159,19 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
     return ContrastResults(results, tuple(warnings))
 
 
+def heterogeneity(results: Sequence[ContrastResult]) -> list[tuple[ContrastResult, int, statistics.Heterogeneity]]:
+    """Return for each contrast that is asked in several environments their number, and whether it differs by them."""
+    by_name = {result.contrast.name: result for result in results}
+    environments = dict.fromkeys(r.contrast.environment for r in results if r.contrast.environment is not None)
+    tested = []
+    for result in results:
+        names = [named_in(result.contrast.name, environment) for environment in environments]
+        parts = [by_name[name].each for name in names if name in by_name]
+        if len(parts) > 1 and result.contrast.check is None:
+            tested.append((result, len(parts), statistics.heterogeneity_test(table_of(parts))))
+    return tested
+
+
 _Each = tuple[SeedValues, int, int]
 """c_s, with the numbers of groups and cells behind it."""
 
@@ -175,14 +188,14 @@ class _Values:
         self._curves_of = curves_of
         self._scores = scores
         self._contrasts = contrasts
-        self._of_runs: dict[tuple[str, str, bool], Mapping[Cell, SeedValues]] = {}
+        self._of_runs: dict[tuple[str, str, bool, bool], Mapping[Cell, SeedValues]] = {}
 
     def of(self, contrast: ResolvedContrast, environment: str | None = None) -> tuple[_Each, list[str]]:
         """Return c_s with the numbers of groups and cells behind it, and warnings; of one environment if named."""
         if contrast.of is not None:
             first, second = (self.of(self._contrasts[name], environment)[0] for name in contrast.of)
             return _difference(first, second), []
-        key = (contrast.metric, contrast.measure, contrast.scored)
+        key = (contrast.metric, contrast.measure, contrast.scored, contrast.log)
         if key not in self._of_runs:
             self._of_runs[key] = _values(self._curves_of(contrast.metric), contrast, self._scores)
         return _direct(contrast if environment is None else contrast.only_in(environment), self._of_runs[key])
@@ -197,7 +210,8 @@ def _with_environments(
     completed = []
     for result in results:
         parts = {}
-        for environment in environments if result.contrast.check is not None else ():
+        check = result.contrast.check is not None and result.contrast.environment is None
+        for environment in environments if check else ():
             each, _ = values.of(result.contrast, environment)
             if len(each[0].seeds) >= LEAST_SEEDS:
                 parts[environment] = _alone(result.contrast, *each)
@@ -228,11 +242,9 @@ def _by_role(
     return tuple(
         replace(
             result,
-            failed_checks=tuple(
-                contrast.name for contrast in failed if contrast.guards is None or name in contrast.guards
-            ),
+            failed_checks=tuple(contrast.name for contrast in failed if contrast.guards_contrast(result.contrast)),
         )
-        for name, result in alone.items()
+        for result in alone.values()
     )
 
 
@@ -253,6 +265,8 @@ def _values(curves: Sequence[Curve], contrast: ResolvedContrast, scores: Mapping
         y = curve.of_runs(contrast.measure)
         if contrast.scored and curve.environment in scores:
             y = scores[curve.environment].of(y)
+        if contrast.log:
+            y = np.log(y, out=np.full(y.shape, np.nan), where=y > 0.0)
         order = np.argsort(curve.seeds)
         order = order[np.isfinite(y[order])]
         if len(order):

@@ -50,7 +50,7 @@ def unit(contrast: ResolvedContrast) -> str:
     if contrast.unit in ("score", "return") or contrast.metric not in REGISTRY:
         return contrast.unit
     title = REGISTRY[contrast.metric].title
-    return title[0].lower() + title[1:]
+    return f"{'logarithm of ' if contrast.log else ''}{title[0].lower()}{title[1:]}"
 
 
 def of_contrast(result: ContrastResult) -> str:

@@ -73,6 +73,14 @@ class ResolvedContrast:
 
     answers: Answers = field(default_factory=Answers)
     published: PublishedStatement | None = None
+    log: bool = False
+    environment: str | None = None
+    """The only environment of a contrast that is asked in each; None: of all its environments."""
+
+    def guards_contrast(self, other: ResolvedContrast) -> bool:
+        """Return whether a verdict depends on this manipulation check."""
+        here = self.environment is None or other.environment in (None, self.environment)
+        return here and (self.guards is None or other.name in self.guards)
 
     @property
     def versus(self) -> str:
@@ -124,14 +132,14 @@ def _resolved(
     """Return a contrast, and after it those of each environment, where they are asked for."""
     if declared.of:
         overall = _difference(declared, earlier, spec, where)
-        if declared.check is not None:  # one check, whatever its contrasts are on each environment
-            return [overall]
         each = [e for e in spec.environments if all(named_in(name, e) in earlier for name in declared.of)]
         if declared.each_environment and not each:
             raise ValueError(
                 f"{where} must be of contrasts that are asked in each environment to be so itself, but "
                 f"{declared.of[0]!r} and {declared.of[1]!r} are not; write each_environment = true in both"
             )
+        if declared.check is not None and not declared.each_environment:
+            return [overall]
         return [overall, *(_difference(declared, earlier, spec, where, e) for e in each)]
     overall = _direct(declared, cells, spec, where)
     if not declared.each_environment:
@@ -147,7 +155,9 @@ def _resolved(
 def _in_environment(contrast: ResolvedContrast, environment: str) -> ResolvedContrast:
     """Return a contrast as that of a single environment, which is never the question of the study."""
     name = named_in(contrast.name, environment)
-    return replace(contrast, name=name, question="", primary=False, answers=Answers(), published=None)
+    return replace(
+        contrast, name=name, question="", primary=False, answers=Answers(), published=None, environment=environment
+    )
 
 
 def named_in(name: str, environment: str) -> str:
@@ -188,7 +198,7 @@ def _difference(
                 f"got {name!r}{did_you_mean(name, earlier).removesuffix('.')}"
             )
     a, b = (earlier[name if environment is None else named_in(name, environment)] for name in declared.of)
-    for key in ("metric", "measure", "unit"):
+    for key in ("metric", "measure", "unit", "log"):
         if getattr(a, key) != getattr(b, key):
             raise ValueError(
                 f"{where}: `of` must name contrasts of one {key}, but {a.name!r} has {getattr(a, key)} and {b.name!r} "
@@ -197,6 +207,7 @@ def _difference(
     resolved = ResolvedContrast(
         *(declared.name, declared.question, a.metric, a.measure, None, declared.equivalence, a.unit, a.scored),
         of=(a.name, b.name),
+        log=a.log,
         **_role(declared, spec),
     )
     return resolved if environment is None else _in_environment(resolved, environment)
@@ -248,12 +259,14 @@ def _direct(
     metric = declared.metric or RETURN
     better = declared.better or ("higher" if metric == RETURN else None)
     common = (declared.name, declared.question, metric, declared.measure or "area", better, declared.equivalence)
-    rest = {"unit": "", "scored": False, **_role(declared, spec)}
+    rest = {"unit": "", "scored": False, "log": declared.log, **_role(declared, spec)}
     if declared.weights:
         rest["weighted"] = _weighted(declared, cells, spec, where)
     else:
         rest["groups"] = tuple(_groups(declared, cells, where))
     resolved = ResolvedContrast(*common, **rest)
+    if declared.log:
+        return replace(resolved, unit=f"ln {metric}")
     scored = _scored({cell.environment for cell in resolved.cells}, metric, spec, where)
     return replace(resolved, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
 

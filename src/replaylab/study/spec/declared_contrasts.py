@@ -93,6 +93,9 @@ class DeclaredContrast(Table):
     measure: Literal["area", "final"] | None = None
     """Measure of a run: the average over training (also None), or the mean of the last tenth."""
 
+    log: Annotated[bool, Field(strict=True)] = False
+    """Whether natural logarithms of the metric are compared, so that a difference of 0.1 is a ratio of 1.105."""
+
     better: Literal["higher", "lower"] | None = None
     """The better verdict; None: higher for the return, neither for other metrics."""
 
@@ -103,7 +106,8 @@ class DeclaredContrast(Table):
     """Whether it is the primary question of the study, which is tested without correction."""
 
     each_environment: Annotated[bool, Field(strict=True)] = False
-    """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""
+    """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary. A check of one
+    environment guards the contrasts there, and those over several environments."""
 
     check: tuple[_Number, _Number] | None = None
     """Bounds of a manipulation check; its interval must lie between them, and either may be infinite."""
@@ -118,7 +122,8 @@ class DeclaredContrast(Table):
     def _one_way(self) -> Self:
         if self.of is None and bool(self.weights) == bool(self.more and self.less):
             raise ValueError("must hold `more` and `less`, or `weights`, or `of`")
-        direct = [k for k in ("more", "less", "weights", "within", "metric", "measure", "better") if getattr(self, k)]
+        keys = ("more", "less", "weights", "within", "metric", "measure", "log", "better")
+        direct = [key for key in keys if getattr(self, key)]
         if self.of is not None and direct:
             raise ValueError(
                 f"must not have `{direct[0]}` together with `of`, which takes it from the contrasts it names"
@@ -134,7 +139,7 @@ class DeclaredContrast(Table):
 
     def _check_role(self) -> None:
         if self.check is not None:
-            for key in ("primary", "equivalence", "each_environment", "published"):
+            for key in ("primary", "equivalence", "published"):
                 if getattr(self, key):
                     raise ValueError(f"must not have `check` together with `{key}`; remove one of them")
         if self.check is not None and not self.check[0] < self.check[1]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from replaylab.number_format import decimals, p_value, signed_significant
 from replaylab.plotting import palette
-from replaylab.study.analysis.contrast_results import ContrastResult, evaluate_contrasts
+from replaylab.study.analysis.contrast_results import ContrastResult, evaluate_contrasts, heterogeneity
 from replaylab.study.report import figures, headline, sentences, tables, verdict_matrix
 from replaylab.study.report.headline import sentence
 from replaylab.study.report.page import Column, keys_of, seed_rows
@@ -19,6 +19,7 @@ from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
+    from replaylab.statistics import Heterogeneity
     from replaylab.study.report.page import Page, ReportFigure, ReportTable
     from replaylab.study.spec.declared_contrasts import PublishedStatement
 
@@ -56,8 +57,13 @@ _EFFECTIVE = (
 )
 _IN_ENVIRONMENTS = (
     "Each manipulation check, with 95 % intervals, on the mean of all environments and in each environment. The mean "
-    "decides whether the contrasts are interpreted. If a check fails in an environment, the contrasts there are weaker "
-    "evidence."
+    "decides whether the contrasts are interpreted, and each environment if the study declares it. If a check fails in "
+    "an environment, the contrasts there are weaker evidence."
+)
+_HETEROGENEITY = (
+    "Whether a contrast differs between environments: Q, the squared distances of their means from the common mean in "
+    "standard errors, and its p-value from resampled seeds, not corrected. Where p is small, the mean of the "
+    "environments describes no single one."
 )
 _PUBLISHED = (
     "Each contrast that tests a published statement. Reproduced: its verdict agrees with the statement. Not "
@@ -108,6 +114,7 @@ def section(page: Page) -> ContrastSection | None:
             table(page, evaluated.results),
             *published_table(page, evaluated.results),
             *checks_table(page, evaluated.results),
+            *heterogeneity_table(page, evaluated.results),
         ],
         _legend(page, evaluated.results),
     )
@@ -250,6 +257,20 @@ def checks_table(page: Page, results: Sequence[ContrastResult]) -> list[ReportTa
         Column("Verdict", lambda p: p[2].verdict, "verdict", lambda p: p[2].verdict),
     ]
     return [page.table("checks", "Checks by environment", _IN_ENVIRONMENTS, parts, columns)]
+
+
+def heterogeneity_table(page: Page, results: Sequence[ContrastResult]) -> list[ReportTable]:
+    """Return the table of tests whether contrasts differ between environments; none without such contrasts."""
+    tested = heterogeneity(results)
+    if not tested:
+        return []
+    columns: list[Column[tuple[ContrastResult, int, Heterogeneity]]] = [
+        Column("Contrast", lambda t: t[0].contrast.name, "contrast", lambda t: t[0].contrast.name),
+        Column("Environments", lambda t: str(t[1]), "environments", lambda t: t[1]),
+        Column("Q", lambda t: decimals(t[2].q), "q", lambda t: t[2].q),
+        Column("p", lambda t: p_value(t[2].p), "p", lambda t: t[2].p),
+    ]
+    return [page.table("heterogeneity", "Differences between environments", _HETEROGENEITY, tested, columns)]
 
 
 _MEAN = "mean"
