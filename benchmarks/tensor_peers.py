@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from benchmarks.contestant import ALPHA, BATCH, BETA, Contestant, Pool
 BUILD = Path(__file__).parents[1] / "build"
 
 
+@cache
 def import_torchrl() -> None:
     """Import torchrl with its trees, which its wheel has in compiled form for one version of PyTorch only.
 
@@ -35,7 +37,7 @@ def import_torchrl() -> None:
         files = [str(source / name) for name in ("pybind.cpp", "utils.cpp")]
         try:
             extension = load("_torchrl", files, extra_cflags=["-O3", "-DNDEBUG"], build_directory=str(folder))
-        except (OSError, RuntimeError) as error:
+        except Exception as error:  # of any kind, since it comes from a compiler
             print(f"torchrl: its trees cannot be compiled here: {error}")
         else:
             sys.modules["torchrl._torchrl"] = extension
