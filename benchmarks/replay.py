@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import capacity, frames, guard, harness, hindsight, n_step, report, scene, sequences
-from benchmarks.contestant import Contestant, Pool, resident_bytes
+from benchmarks.contestant import Contestant, Pool
 from benchmarks.limit import ROWS, Limit, compile_limit
 from benchmarks.ours import Replaylab
 from benchmarks.peers import Cpprb, Rlox, StableBaselines3, Tianshou
-from benchmarks.scene import Scene, installed
+from benchmarks.scene import Scene, filled, installed
 from benchmarks.tensor_peers import Flashbax, Torchrl
 from benchmarks.timing import Times, draw_priorities, rows_of, run_rounds
 
@@ -79,12 +79,8 @@ def build(
             if prioritized:
                 small.check_priorities()
             del small
-            before = resident_bytes()
-            contestant = kind(steps, prioritized)
-            contestant.fill(pool, priorities)
-            after = resident_bytes()
+            contestant, grown = filled(partial(kind, steps, prioritized), steps * kind.rings, pool, priorities)
             contestant.check()
-            grown = None if before is None or after is None else (after - before) / steps / kind.rings
             memory[f"bytes a step, {'prioritized' if prioritized else 'uniform'}"][kind.label] = grown
             contestants.append(contestant)
         print(f"{kind.label} {kind.version()}: filled", flush=True)

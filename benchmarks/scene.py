@@ -161,13 +161,13 @@ def installed(kinds: Iterable[Kind]) -> list[Kind]:
     return present
 
 
-def filled(make: Callable[[], Kind], steps: int) -> tuple[Kind, float | None]:
-    """Return what `make` makes and fills, and by how many bytes a step the process grew meanwhile."""
+def filled(make: Callable[[], Kind], steps: int, *inputs: Any) -> tuple[Kind, float | None]:
+    """Return a new buffer, filled with these inputs, and by how many bytes a step the process grew meanwhile."""
     before = resident_bytes()
-    drawer = make()
-    drawer.fill()
+    buffer = make()
+    buffer.fill(*inputs)
     after = resident_bytes()
-    return drawer, None if before is None or after is None else (after - before) / steps
+    return buffer, None if before is None or after is None else (after - before) / steps
 
 
 def build(kinds: list[type[Drawer]], steps: int, small: int) -> tuple[list[Drawer], dict[str, float | None]]:
