@@ -111,13 +111,17 @@ def frames(shards, seconds):
 
 
 class Bare:
-    """An actor that knows nothing of replay, and sends the distinct frames of a batch."""
+    """An actor that knows nothing of replay, and sends the distinct frames of batches.
+
+    There are several, as those of a replay come from memory, too, and not from the processor's cache.
+    """
 
     def __init__(self):
-        self.frames = np.ones((ROWS, 5, 84, 84), np.uint8)
+        self.batches = deque(np.ones((ROWS, 5, 84, 84), np.uint8) for _ in range(16))
 
     def give(self):
-        return self.frames
+        self.batches.rotate()
+        return self.batches[0]
 
 
 def bare_frames(in_flight, seconds):
