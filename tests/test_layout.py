@@ -110,6 +110,7 @@ def test_only_distributed_imports_ray():
 
 OF_THE_CORE = {
     "distributed/replay/reader.py": {"concatenate"},  # a copy of arrays, for the replay in shards
+    "envs/cartpole.py": {"step_cart_poles"},
     "envs/minatar.py": {"MinAtar"},
     "learners/api/exploration.py": {"epsilon_greedy"},
     "learners/dqn/perceptrons.py": {"QLearners"},

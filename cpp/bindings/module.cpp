@@ -8,7 +8,7 @@ namespace replaylab {
 
 void bind_replay(nanobind::module_& module);
 void bind_learners(nanobind::module_& module);
-void bind_minatar(nanobind::module_& module);
+void bind_games(nanobind::module_& module);
 
 }  // namespace replaylab
 
@@ -27,5 +27,5 @@ NB_MODULE(_core, module) {
     });
     replaylab::bind_replay(module);
     replaylab::bind_learners(module);
-    replaylab::bind_minatar(module);
+    replaylab::bind_games(module);
 }

@@ -411,6 +411,11 @@ class QLearners:
         Where each layer's weights (outputs, inputs) begin, its biases after them: (begin, outputs, inputs).
         """
 
+def step_cart_poles(variables: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], action: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], cos: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], sin: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], position_limit: float, angle_limit: float) -> NDArray[numpy.bool_]:
+    """
+    Move CartPoles (4, E) one time step on in place; return which have left the limits, bool (E,).
+    """
+
 class MinAtar:
     """The rules of one MinAtar game; see replaylab.envs.minatar."""
 

@@ -8,15 +8,10 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import utils
 from gymnasium.vector import AutoresetMode
 
+from replaylab._core import step_cart_poles
 from replaylab.arguments import checked, flag
 from replaylab.envs.batched import BatchedEnv, Bools, Floats
 
-GRAVITY = 9.8  # m/s²
-POLE_MASS = 0.1  # kg
-TOTAL_MASS = 1.0 + POLE_MASS
-HALF_LENGTH = 0.5  # m, of the pole
-FORCE = 10.0  # N
-STEP = 0.02  # s
 POSITION_LIMIT = 2.4  # m
 ANGLE_LIMIT = 12 * 2 * math.pi / 360
 
@@ -47,7 +42,6 @@ class CartPoleVectorEnv(BatchedEnv):
         obs_space = spaces.Box(-high, high, dtype=np.float32)
         super().__init__(num_envs, obs_space, spaces.Discrete(2), ((4,), np.float64), max_episode_steps, autoreset_mode)
         self._sutton_barto_reward = checked("sutton_barto_reward", sutton_barto_reward, flag)
-        self._limits = np.array([[POSITION_LIMIT], [ANGLE_LIMIT]])
 
     def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> Any:
         low, high = utils.maybe_parse_reset_bounds(options, -0.05, 0.05) if options else (-0.05, 0.05)
@@ -55,15 +49,8 @@ class CartPoleVectorEnv(BatchedEnv):
 
     def _advance(self, action: Any) -> tuple[Floats, Bools]:
         variables = self._variables
-        angle, spin = variables[2], variables[3]
-        cos, sin = np.cos(angle), np.sin(angle)
-        push = (np.array((-FORCE, FORCE))[action] + POLE_MASS * HALF_LENGTH * np.square(spin) * sin) / TOTAL_MASS
-        rates = np.empty((2, self.num_envs))  # accelerations of the cart and of the pole
-        rates[1] = (GRAVITY * sin - cos * push) / (HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * np.square(cos) / TOTAL_MASS))
-        rates[0] = push - POLE_MASS * HALF_LENGTH * rates[1] * cos / TOTAL_MASS
-        variables[::2] += STEP * variables[1::2]
-        variables[1::2] += STEP * rates
-        terminated = np.logical_or.reduce(np.abs(variables[::2]) > self._limits, 0)
+        cos, sin = np.cos(variables[2]), np.sin(variables[2])  # NumPy's, as Gymnasium's are
+        terminated = step_cart_poles(variables, action, cos, sin, POSITION_LIMIT, ANGLE_LIMIT)
         if self._sutton_barto_reward:
             return -terminated.astype(np.float32), terminated
         return np.ones(self.num_envs, np.float32), terminated

@@ -1,4 +1,4 @@
-// What Python sees of the MinAtar games.
+// What Python sees of the games.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "games/cart_pole.hpp"
 #include "games/minatar.hpp"
 #include "support/error.hpp"
 
@@ -113,9 +114,32 @@ struct BoundGame {
     }
 };
 
+Out<bool> step_cart_poles(const Array<double, 2>& variables, const Array<const std::int64_t, 1>& action,
+                          const Array<const double, 1>& cos, const Array<const double, 1>& sin,
+                          double position_limit, double angle_limit) {
+    const std::size_t num_envs = variables.shape(1);
+    if (variables.shape(0) != 4 || action.shape(0) != num_envs || cos.shape(0) != num_envs ||
+        sin.shape(0) != num_envs)
+        fail("ShapeError", "there must be 4 variables, an action, a cosine and a sine for each of ", num_envs,
+             " copies");
+    auto terminated = new_array<bool>({num_envs});
+    double *position = variables.data(), *velocity = position + num_envs, *angle = velocity + num_envs,
+           *spin = angle + num_envs;
+    for (std::size_t i = 0; i < num_envs; ++i) {
+        CartPole copy{position[i], velocity[i], angle[i], spin[i]};
+        copy.step(action.data()[i] == 1, cos.data()[i], sin.data()[i]);
+        terminated.data()[i] = copy.is_outside(position_limit, angle_limit);
+    }
+    return terminated;
+}
+
 }  // namespace
 
-void bind_minatar(nb::module_& module) {
+void bind_games(nb::module_& module) {
+    module.def(
+        "step_cart_poles", &step_cart_poles, nb::arg("variables").noconvert(), nb::arg("action"),
+        nb::arg("cos"), nb::arg("sin"), nb::arg("position_limit"), nb::arg("angle_limit"),
+        "Move CartPoles (4, E) one time step on in place; return which have left the limits, bool (E,).");
     nb::class_<BoundGame>(module, "MinAtar", "The rules of one MinAtar game; see replaylab.envs.minatar.")
         .def(
             "__init__",
