@@ -90,11 +90,12 @@ class MetricsRecorder(Hook):
 
     def on_episodes(self, clock: Clock, returns: Floats, lengths: Floats, ended: Bools) -> None:
         """Record the returns and lengths, (R,), of one episode of each replica where one ended, bool (R,)."""
-        self.record(clock, "rollout/ep_rew", returns, ended)
-        self.record(clock, "rollout/ep_len", lengths, ended)
-        place = self.episodes[ended] % RECENT
-        self.recent[ended, :, place] = np.stack([returns[ended], lengths[ended]], 1)
-        self.episodes += ended
+        rows = ended.nonzero()[0]
+        place = self.episodes[rows] % RECENT
+        for i, (metric, values) in enumerate((("rollout/ep_rew", returns), ("rollout/ep_len", lengths))):
+            self.record(clock, metric, values, rows)
+            self.recent[rows, i, place] = values[rows]
+        self.episodes[rows] += 1
         if not self._listeners:
             return
         passed = clock.now // self.log_every
@@ -147,8 +148,8 @@ class MetricsRecorder(Hook):
                 full |= self._episode_means() | self._speed(clock)
             self._notify(clock, full, due)
 
-    def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
-        """Write one metric, (R,), for some replicas, bool (R,), without calling any listener.
+    def record(self, clock: Clock, metric: str, values: Floats, where: Bools | npt.NDArray[np.intp]) -> None:
+        """Write one metric, (R,), for some replicas, bool (R,) or their indices, without calling any listener.
 
         Raises:
             ConfigError: It is not registered.

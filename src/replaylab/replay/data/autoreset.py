@@ -55,6 +55,8 @@ def with_final_obs(
         FieldError: An environment ended and its final observation is not there.
         ShapeError, DtypeError: It, or a value it is needed for, does not fit.
     """
+    if all(type(values[name]) is np.ndarray and not np.count_nonzero(values[name]) for name in ENDS):
+        return values  # whose shapes and dtypes are checked when they are stored
     ended = np.zeros((), np.bool_)
     for name in ENDS:
         ended = ended | fitted(name, values[name], np.dtype(np.bool_), (), *leading)
