@@ -22,6 +22,16 @@ inline std::int64_t last_of_block(const Ring& ring, std::int64_t slot) {
 
 inline bool stands_for_row(const Ring& ring, std::int64_t slot) { return last_of_block(ring, slot) == slot; }
 
+// Appends the slots of the steps of this slot's row: its block, oldest first, or itself.
+inline void push_row(const Ring& ring, std::int64_t slot, std::vector<std::int64_t>& slots) {
+    if (!ring.in_blocks()) return slots.push_back(slot);
+    const Episodes::Span span = ring.episodes()->span(slot);
+    const std::int64_t start = span.step / ring.stride() * ring.stride(), first = std::max(start, span.low);
+    const std::int64_t n = std::min(span.high + 1, start + ring.stride()) - first;
+    slots.resize(slots.size() + static_cast<std::size_t>(n));
+    ring.episodes()->slots(span, first, n, slots.data() + slots.size() - n);
+}
+
 // Calls function(slot) for the stored steps of a block, oldest first.
 template <typename Function>
 void for_block(const Ring& ring, std::int64_t slot, const Function& function) {
@@ -30,12 +40,6 @@ void for_block(const Ring& ring, std::int64_t slot, const Function& function) {
     const std::int64_t end = std::min(span.high + 1, start + ring.stride());
     for (std::int64_t step = std::max(start, span.low); step < end; ++step)
         function(ring.episodes()->slot(span, step));
-}
-
-// Appends the slots of the steps of this slot's row: its block, oldest first, or itself.
-inline void push_row(const Ring& ring, std::int64_t slot, std::vector<std::int64_t>& slots) {
-    if (!ring.in_blocks()) return slots.push_back(slot);
-    for_block(ring, slot, [&](std::int64_t step) { slots.push_back(step); });
 }
 
 // The slot of a block's oldest stored step.

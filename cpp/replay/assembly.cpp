@@ -86,25 +86,21 @@ void Assembly::find_own(const Source& source, const std::int64_t* slots, std::in
     // Where no other transform looks around from the steps of a sequence, their rows are all that is needed.
     const bool rows_alone = config_.n_step == 0 && config_.frames == 0 && config_.strategy == Strategy::none;
     positions_.clear();
-    own_.clear();
-    for (std::int64_t k = 0; k < n; ++k) {
+    own_.assign(static_cast<std::size_t>(n * steps()), rows_.zero_row());
+    std::int64_t* own = own_.data();
+    for (std::int64_t k = 0; k < n; ++k, own += steps()) {
         if (k + kAhead < n) source.episodes->expect(slots[k + kAhead]);
         const Episodes::Span span = source.episodes->span(slots[k]);
         if (config_.length == 0) {
             positions_.push_back(Position{span, true});
-            own_.push_back(slots[k]);
+            *own = slots[k];
             continue;
         }
         const std::int64_t start = span.step / config_.stride * config_.stride - config_.burn_in;
-        for (std::int64_t step = start; step < start + steps(); ++step) {
-            if (rows_alone) {
-                const bool stored = step >= span.low && step <= span.high;
-                own_.push_back(stored ? source.episodes->slot(span, step) : rows_.zero_row());
-            } else {
-                positions_.push_back(at(source, span, step));
-                own_.push_back(row_of(positions_.back()));
-            }
-        }
+        const std::int64_t first = std::max(start, span.low), end = std::min(start + steps(), span.high + 1);
+        source.episodes->slots(span, first, end - first, own + (first - start));
+        for (std::int64_t step = start; step < start + steps() && !rows_alone; ++step)
+            positions_.push_back(at(source, span, step));
     }
 }
 
@@ -177,19 +173,13 @@ void Assembly::copy_all(const Source& source, const std::vector<std::int64_t>& r
             continue;
         targets_[static_cast<std::size_t>(one.column)] = targets[field];
     }
-    if (std::all_of(targets_.begin(), targets_.end(), [](const char* target) { return target == nullptr; }))
-        return;
-    places_.resize(rows.size());
-    std::iota(places_.begin(), places_.end(), from);
-    rows_.gather(source.replica, rows.data(), places_.data(), static_cast<std::int64_t>(rows.size()),
-                 targets_.data());
+    rows_.gather(source.replica, rows.data(), from, static_cast<std::int64_t>(rows.size()), targets_.data());
 }
 
-void Assembly::copy(const Source& source, std::int64_t column, const std::vector<std::int64_t>& rows,
-                    const std::vector<std::int64_t>& places, char* target) {
+void Assembly::copy(const Source& source, std::int64_t column, char* target) {
     targets_.assign(rows_.columns().size(), nullptr);
     targets_[static_cast<std::size_t>(column)] = target;
-    rows_.gather(source.replica, rows.data(), places.data(), static_cast<std::int64_t>(rows.size()),
+    rows_.gather(source.replica, some_.data(), places_.data(), static_cast<std::int64_t>(some_.size()),
                  targets_.data());
 }
 
@@ -229,12 +219,16 @@ void Assembly::stack(const Source& source, const Shown& field, std::int64_t begi
             some_.push_back(row);
             places_.push_back(place(i, j));
         }
+        if (field.before != field.column) continue;
+        some_.push_back(newest[static_cast<std::size_t>(i)]);
+        places_.push_back(place(i, k - 1));
     }
-    copy(source, field.before, some_, places_, target);
+    copy(source, field.before, target);
+    if (field.before == field.column) return;
     some_.assign(newest.begin() + begin * inner, newest.begin() + end * inner);
     places_.clear();
     for (std::int64_t i = begin * inner; i < end * inner; ++i) places_.push_back(place(i, k - 1));
-    copy(source, field.column, some_, places_, target);
+    copy(source, field.column, target);
 }
 
 // The value that the first stored step of each sequence holds.
@@ -248,7 +242,7 @@ void Assembly::show_state(const Source& source, const Shown& field, std::int64_t
     }
     places_.resize(some_.size());
     std::iota(places_.begin(), places_.end(), from);
-    copy(source, field.column, some_, places_, target);
+    copy(source, field.column, target);
 }
 
 // Goal steps are drawn for all rows first, while the lines of their rows are fetched, and copied from

@@ -116,8 +116,7 @@ class Assembly {
     void relabel(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
                  char* const* targets, bool* relabelled);
     std::int64_t goal(const Source& source, std::int64_t slot) const;
-    void copy(const Source& source, std::int64_t column, const std::vector<std::int64_t>& rows,
-              const std::vector<std::int64_t>& places, char* target);
+    void copy(const Source& source, std::int64_t column, char* target);
     void copy_all(const Source& source, const std::vector<std::int64_t>& rows, std::int64_t from,
                   bool of_last, bool of_next, char* const* targets);
     std::int64_t inner_steps() const { return inner() ? config_.n_step : 1; }

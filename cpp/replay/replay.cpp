@@ -318,6 +318,7 @@ void Replay::draw(std::int64_t replica, std::int64_t batch, const double* schedu
     if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
         places_.clear();
         ends_.clear();
+        for (const std::int64_t slot : slots_) one.episodes->expect(slot);
         for (std::int64_t k = 0; k < n; ++k) {
             const std::size_t begin = places_.size();
             push_row(one.ring, slots_[static_cast<std::size_t>(k)], places_);

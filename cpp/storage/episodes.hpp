@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <numeric>
 #include <vector>
 
 #include "support/arena.hpp"
@@ -81,6 +82,17 @@ class Episodes {
         }
         const Line& line = lines_[static_cast<std::size_t>(span.env)];
         return line.slots[static_cast<std::size_t>(span.place + ahead) & (line.slots.size() - 1)];
+    }
+
+    // The slots of n steps of the span, from this one on.
+    void slots(const Span& span, std::int64_t step, std::int64_t n, std::int64_t* out) const {
+        if (n > 0 && lines_.size() == 1) {
+            const std::int64_t first = slot(span, step), before_wrap = std::min(n, capacity_ - first);
+            std::iota(out, out + before_wrap, first);
+            std::iota(out + before_wrap, out + n, 0);
+        } else {
+            for (std::int64_t k = 0; k < n; ++k) out[k] = slot(span, step + k);
+        }
     }
 
     // Asks for what span() will read.

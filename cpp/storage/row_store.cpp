@@ -14,9 +14,12 @@ namespace {
 
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kChunk = 16;  // bytes moved at once
-constexpr std::int64_t kBlock = 32;  // rows moved while the next block's lines are on their way
-constexpr int kMostTidied = 64;      // segments of a log in one call
-constexpr unsigned kKnown = 11;      // values unpacked in a turn that are remembered, as a power of two
+// Rows moved at once, and blocks of them whose lines are on their way meanwhile. Measured: where more than a
+// dozen or two lines are asked for at once, the processor waits instead of moving. Values of compressed
+// columns are asked for by block, too.
+constexpr std::int64_t kBlock = 4, kPackedBlock = 32, kAhead = 4;
+constexpr int kMostTidied = 64;  // segments of a log in one call
+constexpr unsigned kKnown = 11;  // values unpacked in a turn that are remembered, as a power of two
 constexpr std::int64_t kPrefetch = 16 * kLine;  // past this the hardware's own streams do better
 
 // A column of a block of rows moves between the rows and the caller's packed values, value places[k] for
@@ -28,61 +31,53 @@ struct Gather {
     static void move(char* row, char* packed, std::size_t bytes) { std::memcpy(packed, row, bytes); }
 };
 
-template <typename Direction, std::int64_t Bytes>
-void move_exact(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
-                std::int64_t offset) {
-    for (std::int64_t k = 0; k < n; ++k) Direction::move(rows[k] + offset, packed + places[k] * Bytes, Bytes);
-}
+// Listed: value k's place is places[k]; else it is k.
+template <typename Direction, bool Listed>
+struct Move {
+    static char* value(char* packed, const std::int64_t* places, std::int64_t k, std::int64_t bytes) {
+        return packed + (Listed ? places[k] : k) * bytes;
+    }
 
-// Whole chunks, then one chunk that overlaps the last: small values without a library call.
-template <typename Direction, std::int64_t Chunks>
-void move_chunks(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
-                 const Column& column) {
-    const std::int64_t bytes = column.bytes;
-    for (std::int64_t k = 0; k < n; ++k) {
-        char* in_row = rows[k] + column.offset;
-        char* value = packed + places[k] * bytes;
-        for (std::int64_t chunk = 0; chunk < Chunks; ++chunk)
-            Direction::move(in_row + chunk * kChunk, value + chunk * kChunk, kChunk);
-        Direction::move(in_row + bytes - kChunk, value + bytes - kChunk, kChunk);
+    template <std::int64_t Bytes>
+    static void exact(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
+                      const Column& column) {
+        const std::int64_t offset = column.offset;
+        for (std::int64_t k = 0; k < n; ++k)
+            Direction::move(rows[k] + offset, value(packed, places, k, Bytes), Bytes);
     }
-}
 
-// The inner loop knows its size wherever the field is small.
-template <typename Direction>
-void move_column(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
-                 const Column& column) {
-    switch (column.bytes) {
-        case 1:
-            return move_exact<Direction, 1>(rows, packed, places, n, column.offset);
-        case 2:
-            return move_exact<Direction, 2>(rows, packed, places, n, column.offset);
-        case 4:
-            return move_exact<Direction, 4>(rows, packed, places, n, column.offset);
-        case 8:
-            return move_exact<Direction, 8>(rows, packed, places, n, column.offset);
-        default:
-            break;
+    // Whole chunks, then one chunk that overlaps the last: small values without a library call.
+    template <std::int64_t Chunks>
+    static void chunks(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
+                       const Column& column) {
+        const std::int64_t bytes = column.bytes, offset = column.offset;
+        for (std::int64_t k = 0; k < n; ++k) {
+            char* in_row = rows[k] + offset;
+            char* out = value(packed, places, k, bytes);
+            for (std::int64_t chunk = 0; chunk < Chunks; ++chunk)
+                Direction::move(in_row + chunk * kChunk, out + chunk * kChunk, kChunk);
+            Direction::move(in_row + bytes - kChunk, out + bytes - kChunk, kChunk);
+        }
     }
-    switch (column.bytes / kChunk) {
-        case 1:
-            return move_chunks<Direction, 1>(rows, packed, places, n, column);
-        case 2:
-            return move_chunks<Direction, 2>(rows, packed, places, n, column);
-        case 3:
-            return move_chunks<Direction, 3>(rows, packed, places, n, column);
-        case 4:
-            return move_chunks<Direction, 4>(rows, packed, places, n, column);
-        case 5:
-            return move_chunks<Direction, 5>(rows, packed, places, n, column);
-        case 6:
-            return move_chunks<Direction, 6>(rows, packed, places, n, column);
-        default:
-            for (std::int64_t k = 0; k < n; ++k)
-                Direction::move(rows[k] + column.offset, packed + places[k] * column.bytes,
-                                static_cast<std::size_t>(column.bytes));
+
+    static void any(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
+                    const Column& column) {
+        for (std::int64_t k = 0; k < n; ++k)
+            Direction::move(rows[k] + column.offset, value(packed, places, k, column.bytes),
+                            static_cast<std::size_t>(column.bytes));
     }
-}
+
+    // The function for a column: it knows the size wherever that is small.
+    static MoveColumn* of(const Column& column) {
+        constexpr MoveColumn* kExact[] = {any, exact<1>, exact<2>, any, exact<4>, any, any, any, exact<8>};
+        constexpr MoveColumn* kChunks[] = {any,       chunks<1>, chunks<2>, chunks<3>,
+                                           chunks<4>, chunks<5>, chunks<6>};
+        if (column.bytes < static_cast<std::int64_t>(std::size(kExact))) return kExact[column.bytes];
+        if (column.bytes / kChunk < static_cast<std::int64_t>(std::size(kChunks)))
+            return kChunks[column.bytes / kChunk];
+        return any;
+    }
+};
 
 // The same into a column whose rows hold references into a log.
 void pack_column(PackedLog& log, char* const* rows, const char* packed, const std::int64_t* places,
@@ -175,72 +170,82 @@ void RowStore::fill(char* row, std::int64_t place, const char* const* sources) c
     }
 }
 
-// Block by block: while one block's columns are moved, the next one's lines are asked for.
-template <typename Direction>
+// Block by block: while one block's columns are moved, the lines of the next few are on their way.
+template <typename Direction, bool Listed>
 void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
-                    std::int64_t n, char* const* packed) const {
-    char* base = base_ + replica * replica_bytes_;
+                    std::int64_t first_place, std::int64_t n, char* const* packed) const {
     // Only the part of a row that holds the columns wanted.
-    std::int64_t first = stride_, last = 0;
+    std::int64_t first = stride_, last = 0, block = kBlock;
+    parts_.clear();
     for (std::size_t c = 0; c < columns_.size(); ++c) {
+        const Column& column = columns_[c];
         if (packed[c] == nullptr) continue;
-        first = std::min(first, columns_[c].offset);
-        last = std::max(last, columns_[c].offset + bytes_in_row(columns_[c]));
+        first = std::min(first, column.offset);
+        last = std::max(last, column.offset + bytes_in_row(column));
+        if (column.compressed) block = kPackedBlock;
+        parts_.push_back({c, packed[c] + first_place * column.bytes, Move<Direction, Listed>::of(column)});
     }
-    if (last == 0) return;  // none
+    if (parts_.empty()) return;
     last = std::min(last, first + kPrefetch);
-    char* blocks[2][kBlock];
-    const auto ask = [&](std::int64_t from, char** rows) {
-        const std::int64_t count = std::min(kBlock, n - from);
-        for (std::int64_t k = 0; k < count; ++k) {
-            rows[k] = base + place(replica, slots[from + k]) * stride_;
-            for (std::int64_t at = first; at < last; at += kLine) prefetch(rows[k] + at);
-            prefetch(rows[k] + last - 1);
+    const std::int64_t ring = kAhead * block;
+    char* const base = base_ + replica * replica_bytes_;
+    char* rows[kAhead * kPackedBlock];
+    const auto ask = [&](std::int64_t from) {
+        const std::int64_t end = std::min(n, from + block);
+        for (std::int64_t k = from; k < end; ++k) {
+            char* row = base + place(replica, slots[k]) * stride_;
+            rows[k & (ring - 1)] = row;
+            for (std::int64_t at = first; at < last; at += kLine) prefetch(row + at);
+            prefetch(row + last - 1);
         }
-        return count;
     };
     for (std::int64_t k = 0; ask_first_ && k < n; ++k) MappedRows::ask_for(row(replica, slots[k]), stride_);
-    std::int64_t count = ask(0, blocks[0]);
-    for (std::int64_t from = 0, turn = 0; from < n; turn = 1 - turn) {
-        const std::int64_t next = from + count < n ? ask(from + count, blocks[1 - turn]) : 0;
-        for (std::size_t c = 0; c < columns_.size(); ++c) {
-            if (packed[c] == nullptr) continue;
-            if (columns_[c].compressed) {
-                if constexpr (std::is_same_v<Direction, Gather>)
-                    unpack_column(replica, c, blocks[turn], packed[c], places + from, count);
-                else
-                    pack_column(log(replica, c), blocks[turn], packed[c], places + from, count, columns_[c]);
-                continue;
-            }
-            move_column<Direction>(blocks[turn], packed[c], places + from, count, columns_[c]);
+    for (std::int64_t from = 0; from < ring; from += block) ask(from);
+    for (std::int64_t from = 0; from < n; from += block) {
+        char* const* in = rows + (from & (ring - 1));
+        const std::int64_t count = std::min(block, n - from);
+        for (Part& part : parts_) {
+            const Column& column = columns_[part.column];
+            if (!column.compressed)
+                part.move(in, part.packed, places, count, column);
+            else if constexpr (std::is_same_v<Direction, Gather>)
+                unpack_column(replica, part.column, in, part.packed, places, count);
+            else
+                pack_column(log(replica, part.column), in, part.packed, places, count, column);
+            if (!Listed) part.packed += count * column.bytes;
         }
-        from += count;
-        count = next;
+        if (Listed) places += count;
+        ask(from + ring);
     }
 }
 
 void RowStore::scatter(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
                        std::int64_t n, const char* const* sources) {
     // One function moves both ways, so it takes pointers it may write to; Scatter only reads through them.
-    move<Scatter>(replica, slots, places, n, const_cast<char* const*>(sources));
+    move<Scatter, true>(replica, slots, places, 0, n, const_cast<char* const*>(sources));
 }
 
 void RowStore::gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
                       std::int64_t n, char* const* targets) const {
-    move<Gather>(replica, slots, places, n, targets);
+    move<Gather, true>(replica, slots, places, 0, n, targets);
+}
+
+void RowStore::gather(std::int64_t replica, const std::int64_t* slots, std::int64_t first, std::int64_t n,
+                      char* const* targets) const {
+    move<Gather, false>(replica, slots, nullptr, first, n, targets);
 }
 
 // What this turn has unpacked already (frames in the stacks of both obs and next_obs) is copied from there.
 void RowStore::unpack_column(std::int64_t replica, std::size_t c, char* const* rows, char* packed,
                              const std::int64_t* places, std::int64_t n) const {
     PackedLog& in = log(replica, c);
-    PackedLog::Ref refs[kBlock];
+    PackedLog::Ref refs[kPackedBlock];
     for (std::int64_t k = 0; k < n; ++k) {
         std::memcpy(&refs[k], rows[k] + columns_[c].offset, sizeof(PackedLog::Ref));
         in.prefetch(refs[k]);
     }
     for (std::int64_t k = 0; k < n; ++k) {
-        char* const out = packed + places[k] * columns_[c].bytes;
+        char* const out = packed + (places != nullptr ? places[k] : k) * columns_[c].bytes;
         Unpacked& known =
             unpacked_[static_cast<std::size_t>((refs[k] * 0x9E3779B97F4A7C15u) >> (64 - kKnown))];
         if (known.turn == turn_ && known.log == &in && known.ref == refs[k]) {

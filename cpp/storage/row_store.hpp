@@ -28,6 +28,10 @@ struct Column {
 // Whether a value is anything but zero, as NumPy says it: −0.0 is zero, NaN is not.
 bool is_set(const Column& column, const char* value);
 
+// Moves one column of n rows between them and packed values.
+using MoveColumn = void(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
+                        const Column& column);
+
 class RowStore {
   public:
     // Lays the columns out (widest items first, so that each is aligned without padding between them) and
@@ -68,9 +72,11 @@ class RowStore {
     void scatter(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
                  const char* const* sources);
 
-    // Copies rows slots[0..n) of one replica out: row k becomes number places[k] of targets[c].
-    // Columns whose target is null are left out.
+    // Copies rows slots[0..n) of one replica out: row k becomes number places[k], or first + k, of
+    // targets[c]. Columns whose target is null are left out.
     void gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
+                char* const* targets) const;
+    void gather(std::int64_t replica, const std::int64_t* slots, std::int64_t first, std::int64_t n,
                 char* const* targets) const;
 
     // What follows is one turn, until the next begins: values it has unpacked stay where they were put.
@@ -108,10 +114,16 @@ class RowStore {
         return outside_[static_cast<std::size_t>(replica * rows_ + index)];
     }
 
-    template <typename Direction>
-    void move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
-              char* const* packed) const;
+    template <typename Direction, bool Listed>
+    void move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
+              std::int64_t first_place, std::int64_t n, char* const* packed) const;
 
+    // A column that is moved, and how.
+    struct Part {
+        std::size_t column;
+        char* packed;
+        MoveColumn* move;
+    };
     struct Unpacked {
         std::uint64_t turn = 0;
         const PackedLog* log = nullptr;
@@ -134,6 +146,7 @@ class RowStore {
     std::vector<std::uint32_t>
         outside_;  // by replica and row: where it lies; empty where the rows are in here
     bool compressed_ = false;
+    mutable std::vector<Part> parts_;  // scratch
     mutable std::uint64_t turn_ = 0;
     mutable std::vector<Unpacked> unpacked_;        // by a hash of the reference
     std::vector<std::unique_ptr<PackedLog>> logs_;  // by replica and column; null where it is as it is
