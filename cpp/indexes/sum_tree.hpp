@@ -1,6 +1,7 @@
-// A wide sum tree over the priorities of one ring: leaves are floats, sixteen to a cache line; an inner
-// node has eight children, its prefix sums on one line and its children's totals on another. A draw from a
-// million leaves goes down six nodes, of which the upper four stay in cache.
+// A wide sum tree over the priorities of one ring: leaves are floats, sixteen to a cache line; a node has
+// eight children, whose totals are one cache line. Inner nodes keep their prefix sums on another; the lowest
+// nodes, which do not stay in the cache, compute theirs at each draw. A draw from a million leaves goes down
+// six nodes, of which the upper five stay in the cache.
 //
 // Parents are always recomputed from all their children, never changed by a difference, so they cannot
 // drift. A draw compares with prefix sums made of exactly the numbers it descends into, and a target at
@@ -9,6 +10,8 @@
 
 #include <cstdint>
 #include <vector>
+
+#include "indexes/extremes.hpp"
 
 namespace replaylab {
 
@@ -20,14 +23,17 @@ class SumTree {
     // ancestor once.
     void set(const std::int64_t* slots, const float* values, std::int64_t n);
 
+    // Asks for the memory that set() changes.
+    void expect(const std::int64_t* slots, std::int64_t n) const;
+
     // For each target in [0, total()): the leaf at which the running sum passes it. Uses the targets up.
     void find(double* targets, std::int64_t n, std::int64_t* slots) const;
 
     std::int64_t capacity() const { return capacity_; }
     float leaf(std::int64_t slot) const { return leaves_[slot]; }
     double total() const { return total_; }
-    float smallest_positive() const;  // +inf when every leaf is zero
-    float largest() const;
+    float smallest_positive() const { return smallest_.least(leaves_); }  // +inf if every leaf is zero
+    float largest() const { return -largest_.least(leaves_); }
 
     // Bytes a tree of that many leaves takes.
     static std::int64_t nbytes(std::int64_t capacity);
@@ -36,29 +42,38 @@ class SumTree {
     static constexpr std::int64_t kLeaves = 16;
     static constexpr std::int64_t kChildren = 8;
 
+    struct alignas(64) Lowest {
+        double sum[kChildren];  // each child's total
+    };
+
     struct alignas(64) Node {
-        double start[kChildren];    // sum of the children before each
-        double sum[kChildren];      // each child's own total
-        float smallest[kChildren];  // each child's smallest positive leaf, +inf if it has none
-        float largest[kChildren];
+        double start[kChildren];  // sum of the children before each
+        double sum[kChildren];
     };
 
     struct alignas(64) Line {
         float leaf[kLeaves];
     };
 
+    const Lowest* lowest_of(std::int64_t slot) const {
+        return &lowest_[static_cast<std::size_t>(slot) / (kLeaves * kChildren)];
+    }
     void find_portable(double* targets, std::int64_t n, std::int64_t* slots) const;
     void find_avx2(double* targets, std::int64_t n, std::int64_t* slots) const;
-    void refresh_lines();
-    void refresh_level(std::size_t level);
+    void refresh(const std::int64_t* slots, std::int64_t n);
+    void refresh_portable(const std::int64_t* slots, std::int64_t n);
+    void refresh_avx2(const std::int64_t* slots, std::int64_t n);
 
     std::int64_t capacity_;
     std::vector<Line> lines_;
     float* leaves_;
     double total_ = 0.0;
-    std::vector<std::vector<Node>> levels_;  // levels_[0] is above the leaves, levels_.back() is the root
-    std::vector<std::vector<std::uint8_t>> changed_;  // per level: is this child already on the list?
-    std::vector<std::size_t> list_;                   // the children that are
+    std::vector<Lowest> lowest_;             // above the lines
+    std::vector<std::vector<Node>> levels_;  // above these, the last of one node; empty if `lowest_` is one
+    std::vector<std::int64_t> list_;         // scratch: lines or nodes that changed
+    std::vector<std::uint8_t> seen_;         // scratch: is it on the list already?
+    Extreme<SmallestPositive> smallest_;
+    Extreme<Largest> largest_;
 };
 
 }  // namespace replaylab

@@ -188,6 +188,7 @@ void Prioritized::note(const Ring& ring, const std::int64_t* slots, std::int64_t
 // that a positive priority can always be drawn.
 void Prioritized::update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
                          bool td_errors) {
+    tree_.expect(slots, n);  // while powers are computed
     scratch_.assign(values, values + n);
     values_.resize(static_cast<std::size_t>(n));
     if (td_errors && feedback_ == Feedback::absolute)

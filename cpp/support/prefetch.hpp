@@ -14,4 +14,7 @@ inline void prefetch(const void* address) {
 #endif
 }
 
+// Reads from a line, so that the reads of many lines wait together, and no line is dropped.
+inline void touch(const void* address) { (void)*static_cast<const volatile char*>(address); }
+
 }  // namespace replaylab

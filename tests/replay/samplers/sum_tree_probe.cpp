@@ -15,6 +15,10 @@ extern "C" {
 void* tree_new(std::int64_t capacity) { return new SumTree(capacity); }
 void tree_delete(void* tree) { delete static_cast<SumTree*>(tree); }
 double tree_total(const void* tree) { return static_cast<const SumTree*>(tree)->total(); }
+float tree_smallest_positive(const void* tree) {
+    return static_cast<const SumTree*>(tree)->smallest_positive();
+}
+float tree_largest(const void* tree) { return static_cast<const SumTree*>(tree)->largest(); }
 
 void tree_set(void* tree, const std::int64_t* slots, const float* values, std::int64_t n) {
     static_cast<SumTree*>(tree)->set(slots, values, n);

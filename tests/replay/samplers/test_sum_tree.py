@@ -31,6 +31,9 @@ def library():
     probe.tree_delete.argtypes = [ctypes.c_void_p]
     probe.tree_total.restype = ctypes.c_double
     probe.tree_total.argtypes = [ctypes.c_void_p]
+    for extreme in (probe.tree_smallest_positive, probe.tree_largest):
+        extreme.restype = ctypes.c_float
+        extreme.argtypes = [ctypes.c_void_p]
     doubles, floats, slots = (np.ctypeslib.ndpointer(t) for t in (np.float64, np.float32, np.int64))
     probe.tree_set.argtypes = [ctypes.c_void_p, slots, floats, ctypes.c_int64]
     probe.tree_find.argtypes = [ctypes.c_void_p, doubles, ctypes.c_int64, slots]
@@ -56,6 +59,11 @@ class Tree:
     @property
     def total(self):
         return self.library.tree_total(self.pointer)
+
+    @property
+    def extremes(self):
+        """The smallest positive leaf and the largest."""
+        return self.library.tree_smallest_positive(self.pointer), self.library.tree_largest(self.pointer)
 
     def find(self, targets):
         """Slots of targets; both ways down must agree."""
@@ -132,3 +140,20 @@ class TestEdges:
             assert tree.total == pytest.approx(math.fsum(leaves.tolist()), rel=1e-14)
         tree.set(np.arange(capacity), np.zeros(capacity))
         assert tree.total == 0
+
+    def test_extremes_are_those_of_the_leaves(self, library, capacity):
+        """Also if many leaves are the smallest or the largest, if those change, and if none is positive."""
+        rng = np.random.default_rng(capacity)
+        leaves = np.zeros(capacity, np.float32)
+        tree = Tree(library, leaves)
+        assert tree.extremes == (math.inf, 0)
+        for turn in range(300):
+            slots = rng.integers(0, capacity, rng.integers(1, 50))
+            if turn % 3 == 0:  # the leaves that are extreme now
+                positive = np.where(leaves > 0, leaves, np.inf)
+                slots = np.flatnonzero((positive == positive.min()) | (leaves == leaves.max()))[:50]
+            values = rng.choice([0, 0.5, 1, *(10.0 ** rng.uniform(-30, 30, 5))], len(slots)).astype(np.float32)
+            tree.set(slots, values)
+            leaves[slots] = values
+            if turn % 2:  # between reads several changes may come
+                assert tree.extremes == (min(leaves[leaves > 0], default=math.inf), leaves.max())
