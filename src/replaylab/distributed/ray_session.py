@@ -221,7 +221,7 @@ class RaySession:
 
     def _check_same(self) -> None:
         joined = joined_address()
-        if self.address in (None, "auto", joined) or _same(str(self.address), joined):
+        if self.address in (None, "auto") or _same(str(self.address), joined):
             return
         raise ConfigError(
             f"`address` must be that of the cluster which this process is connected to, {joined}, but got "
@@ -305,28 +305,20 @@ def _answers(address: str, seconds: float) -> bool:
 def _same(address: str, other_address: str) -> bool:
     """Whether two addresses are of one cluster: the same port of one machine, whatever it is called."""
     (host, _, port), (other_host, _, other_port) = address.rpartition(":"), other_address.rpartition(":")
-    if port != other_port:
-        return False
-    first, second = _numbers(host), _numbers(other_host)
-    return bool(first & second) or (any(map(_is_here, first)) and any(map(_is_here, second)))
+    return port == other_port and not _numbers(host).isdisjoint(_numbers(other_host))
 
 
 def _numbers(host: str) -> set[str]:
-    """Return the numerical addresses of a host, none where it has none."""
+    """Return the numerical addresses of a host, an empty set if it has none; those of this machine are not loopback."""
+    from ray.util import get_node_ip_address
+
+    host = host.strip("[]")
+    if host in _LOOPBACK:
+        return {str(get_node_ip_address())}  # type: ignore[no-untyped-call]
     try:
-        return {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
+        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except (OSError, UnicodeError):
         return set()
-
-
-def _is_here(number: str) -> bool:
-    """Whether a numerical address is one of this machine's, which are the only ones it can bind."""
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in number else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind((number, 0))
-    except OSError:
-        return False
-    return True
 
 
 @contextlib.contextmanager

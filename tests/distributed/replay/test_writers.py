@@ -131,9 +131,9 @@ def test_initial_td_errors(local):
     writer.flush()
     batch = remote.sample(400)
     assert batch.probability == pytest.approx(errors[batch.x.astype(int)] / errors.sum(), rel=1e-4)
-    with pytest.raises(PriorityError, match="`td_error` must be finite"):
+    with pytest.raises(PriorityError):
         writer.extend(**steps(0, 2), td_error=[1.0, np.nan])
-    with pytest.raises(ShapeError, match="`td_error` must have one value for each step"):
+    with pytest.raises(ShapeError):
         writer.extend(**steps(0, 2), td_error=[1.0])
 
 

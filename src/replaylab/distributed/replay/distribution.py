@@ -11,7 +11,6 @@ Batches report q, and weights follow from q. So stale totals change slightly wha
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -21,42 +20,32 @@ from replaylab.distributed.replay.shard import Tally
 Floats = npt.NDArray[np.float64]
 
 
-def split(totals: Sequence[float], rows: int, rng: np.random.Generator, stratified: bool) -> list[int]:
-    """Return how many rows each shard gives.
+def split(
+    totals: Sequence[float], rows: int, batches: int, rng: np.random.Generator, stratified: bool
+) -> npt.NDArray[np.int64]:
+    """Return how many rows each shard gives for each batch, (S, K).
 
-    Stratified: one draw from each of B equal strata of the line of all totals. Else B independent draws from all of it,
-    so that the shares are multinomial, as those of one buffer are: P(c) = B!/Πcₛ! · Π(T̂ₛ/ΣT̂)^cₛ.
+    A mark on the line of all totals selects the shard of a row: one mark in each of B equal strata, or B independent
+    marks, as in one buffer.
 
     Args:
         totals: T̂ (S,), their sum positive.
         rows: B.
-        rng: Where in its stratum each draw lies, or on the line.
+        batches: K.
+        rng: Where each mark lies.
         stratified: Which of both.
 
     Example:
-        >>> split([3.0, 0.0, 1.0], 8, np.random.default_rng(0), stratified=True)
-        [6, 0, 2]
+        >>> split([3.0, 0.0, 1.0], 8, 2, np.random.default_rng(0), stratified=True).tolist()
+        [[6, 6], [0, 0], [2, 2]]
     """
-    counts = [0] * len(totals)
-    if not stratified:
-        candidates = [s for s, total in enumerate(totals) if total > 0.0]  # the last has all that is left
-        total_mass = sum(totals)
-        for s, count in zip(
-            candidates, rng.multinomial(rows, [totals[s] / total_mass for s in candidates]).tolist(), strict=True
-        ):
-            counts[s] = count
-        return counts
-    line = list(accumulate(totals))
-    ends = [end * (rows / line[-1]) for end in line]
-    last = ends.index(ends[-1])  # has all that is left, however sums are rounded
-    assigned, stratum, mark = 0, -1, 0.0
-    for s, end in enumerate(ends[:last]):
-        if int(end) != stratum:  # where two ends lie in one stratum, its one mark is the same
-            stratum, mark = int(end), rng.random()
-        below = stratum + (mark < end - stratum)  # marks before this end: those of all strata before, and maybe its own
-        counts[s], assigned = below - assigned, below
-    counts[last] = rows - assigned
-    return counts
+    marks = rng.random((batches, rows))
+    if stratified:
+        marks = (marks + np.arange(rows)) / rows
+    drawable = np.flatnonzero(totals)
+    line = np.cumsum(np.array(totals)[drawable])
+    shards = drawable[np.searchsorted(line[:-1], marks * line[-1], side="right")]  # the last has all that is left
+    return np.stack([(shards == s).sum(axis=1) for s in range(len(totals))])
 
 
 def staleness(shares: Floats, tallies: Sequence[Tally | None]) -> Floats:

@@ -362,7 +362,7 @@ class RemoteReader:
         """Request K batches of all shards at once, with the feedback since the last call."""
         begun, batches = time.thread_time(), self._num_batches(rows)
         totals = [slot.live.total if slot.live else 0.0 for slot in self._slots]
-        counts = np.array([split(totals, rows, self._random, self._stratified) for _ in range(batches)]).T
+        counts = split(totals, rows, batches, self._random, self._stratified)
         shares, updates = np.array(totals) / sum(totals), self._updates
         group = Group(rows, counts, shares, updates, self._call(counts.tolist()), time.perf_counter())
         self._cost = 0.9 * self._cost + 0.2 * (time.thread_time() - begun)  # to collect the rows costs as much

@@ -13,7 +13,7 @@ from replaylab.arguments import checked, shown, wholes
 from replaylab.distributed.replay.ids import Ids, global_ids
 from replaylab.distributed.replay.options import RemoteConfig
 from replaylab.distributed.replay.shard import ActorLost, Unroll
-from replaylab.errors import ConfigError, PriorityError, ShapeError, StorageError
+from replaylab.errors import ConfigError, StorageError
 from replaylab.replay import Field, FrameStack, ReplayBuffer
 from replaylab.trees import flatten, map_leaves
 
@@ -134,7 +134,7 @@ class RemoteWriter:
             **steps: Every field, ``T [E] *shape``.
 
         Raises:
-            PriorityError: A TD error is not finite.
+            PriorityError: A TD error is NaN or infinite.
             FieldError, ShapeError, DtypeError, StorageError: As for `add`.
         """
         self.put(steps, where, final_obs, td_error)
@@ -165,8 +165,12 @@ class RemoteWriter:
         arrays = [leaf for _, leaf in flatten((steps, final_obs, where)) if leaf is not None]
         if steps.keys() != self._stage.fields.keys() or not all(map(np.ndim, arrays)):
             self._stage.extend(where=where, final_obs=final_obs, **steps)  # raises
-        length, ids = len(arrays[0]), list[Ids]()
-        errors = None if td_error is None else self._checked_errors(td_error, length)
+        length, ids, errors = len(arrays[0]), list[Ids](), None
+        if td_error is not None:
+            errors = np.asarray(td_error, np.float64)
+            shape = (length,) if self._alone else (length, len(self._envs))
+            self._config.template.update_priorities(np.full(shape, -1), errors)  # checks them
+            errors = errors.reshape(length, -1)
         for start in range(0, max(length, 1), self._unroll):
             rows = slice(start, start + self._unroll)
             part, last = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], (steps, final_obs))
@@ -174,17 +178,6 @@ class RemoteWriter:
             self._ids = list(self._stage.extend(where=mask, final_obs=last, **part))
             ids.append(self._send(None if errors is None else errors[rows]))
         return ids
-
-    def _checked_errors(self, td_error: Any, length: int) -> npt.NDArray[np.float64]:
-        """Return TD errors as float64 (T, e)."""
-        errors = np.asarray(td_error, np.float64)
-        if errors.size != length * len(self._envs):
-            raise ShapeError(f"`td_error` must have one value for each step, but got shape {errors.shape}")
-        if not np.isfinite(errors).all():
-            raise PriorityError(
-                "`td_error` must be finite, but has NaN or infinity; check the network that computes it"
-            )
-        return errors.reshape(length, len(self._envs))
 
     def _lanes_of(self, envs: Ids) -> list[tuple[int | None, slice]]:
         """Return shards and the columns of their environments, where these are neighbors; None: any shard, in turn."""
