@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from types import SimpleNamespace
 
@@ -18,7 +17,6 @@ from replaylab.distributed import ray_session
 from replaylab.distributed.ray_session import HeadWatch, RaySession
 from replaylab.distributed.studies import RayExecutor
 from replaylab.errors import ConfigError, MissingExtraError, StorageError
-from tests.study.execution.test_study_run import wait_for
 
 
 def test_nobody_answers():
@@ -35,38 +33,37 @@ def test_the_head_node_answers(ray_here):
     assert ray_session._answers(ray_here.get_runtime_context().gcs_address, 5.0)
 
 
-def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch, caplog):
+def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch):
     """By everything that waits for Ray, until the head node answers again."""
     ray = pytest.importorskip("ray")
     from replaylab.distributed.replay.calls import ActorBase, RayPending, start
     from replaylab.distributed.training.actor_pool import ActorPool
 
-    alive = threading.Event()
-    monkeypatch.setattr(ray_session, "_answers", lambda *_: alive.is_set())
-    monkeypatch.setattr(ray_session, "SECONDS_WITHOUT_HEAD", 0.1)
-    monkeypatch.setattr(ray_session, "SECONDS_BETWEEN_CHECKS", 0.01)
+    answers, now = [False], [0.0]
+    monkeypatch.setattr(ray_session, "_answers", lambda *_: answers[0])
+    monkeypatch.setattr(ray_session, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ray_session, "sleep", lambda seconds: now.append(now.pop() + seconds))
     monkeypatch.setattr(ray_session, "joined_address", lambda: "10.0.0.7:6379")
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(HeadWatch, "current", None)
+    for name in ("address", "dead", "_failures", "_answered_at", "_checked_at"):
+        monkeypatch.setattr(HeadWatch, name, getattr(HeadWatch, name))  # to have them back
     HeadWatch.begin()
-    watch = HeadWatch.current
-    wait_for(lambda: watch.dead)
+    HeadWatch.check()  # it may only be slow
+    now[0] = 60.0
+    HeadWatch.check()  # this process may have been suspended
+    dead = r"^The head node of the Ray cluster, 10\.0\.0\.7:6379, has not answered"
     waiting = (
-        RayPending(None).result,
         lambda: start(ActorBase, "run/0"),
+        RayPending(None).result,
         lambda: ActorPool.check(None),
         lambda: RayExecutor().wait(None),
     )
     for call in waiting:
-        with pytest.raises(
-            StorageError, match=r"^The head node of the Ray cluster, 10\.0\.0\.7:6379, has not answered"
-        ):
+        with pytest.raises(StorageError, match=dead):
             call()
-    assert caplog.messages == ["the head node of the Ray cluster, 10.0.0.7:6379, does not answer"]
-    alive.set()
-    wait_for(lambda: not watch.dead)
-    monkeypatch.setattr(HeadWatch, "current", None)
-    watch.join(10)
+    answers[0], now[0] = True, 90.0
+    HeadWatch.check()
+    assert not HeadWatch.dead
 
 
 HEADLESS = """

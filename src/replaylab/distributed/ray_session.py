@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -20,8 +21,6 @@ from typing import Any
 from replaylab.arguments import NOT_NEGATIVE, InvalidArgument
 from replaylab.errors import ConfigError, StorageError
 from replaylab.extras import missing_extra
-
-log = logging.getLogger("replaylab.distributed")
 
 SECONDS_TO_ANSWER = 5.0
 """Seconds that a cluster may take to answer at its address."""
@@ -41,32 +40,23 @@ _MOST = 1_000_000
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class HeadWatch(Thread):
-    """Watches whether the head node of the joined cluster is alive, as long as this process is connected.
+class HeadWatch:
+    """Checks whether the head node of the cluster that this process has joined is alive, once a second at most.
 
     Once it is dead, Ray's calls block, and after a minute Ray aborts the process.
 
-    Args:
-        address: ``"host:port"`` of the head node.
-
     Attributes:
-        dead: Whether it is dead.
+        address: ``"host:port"`` of the head node; empty: this process has joined no cluster.
+        dead: Whether it was dead at the last check.
     """
 
-    current: HeadWatch | None = None
-
-    def __init__(self, address: str) -> None:
-        super().__init__(name="replaylab-head", daemon=True)
-        self.address, self.dead = address, False
+    address, dead = "", False
+    _failures, _answered_at, _checked_at = 0, -math.inf, -math.inf
 
     @classmethod
     def begin(cls) -> None:
-        """Watch the cluster that this process is connected to, unless it is being watched."""
-        address = joined_address()
-        watch = cls.current
-        if watch is None or watch.dead or not watch.is_alive() or watch.address != address:
-            cls.current = cls(address)
-            cls.current.start()
+        """Watch the cluster that this process is connected to."""
+        cls.address, cls.dead, cls._failures, cls._answered_at = joined_address(), False, 0, monotonic()
 
     @classmethod
     def check(cls) -> None:
@@ -75,11 +65,12 @@ class HeadWatch(Thread):
         Raises:
             StorageError: It is.
         """
-        if cls.current is not None and cls.current.dead:
+        if cls.address and monotonic() - cls._checked_at > SECONDS_BETWEEN_CHECKS:
+            cls.answers()
+        if cls.dead:
             raise StorageError(
-                f"The head node of the Ray cluster, {cls.current.address}, has not answered for "
-                f"{SECONDS_WITHOUT_HEAD:.0f} seconds, and the cluster ends with it; start a cluster, and continue "
-                "from what was saved"
+                f"The head node of the Ray cluster, {cls.address}, has not answered for {SECONDS_WITHOUT_HEAD:.0f} "
+                "seconds, and the cluster ends with it; start a cluster, and continue from what was saved"
             )
 
     @classmethod
@@ -89,30 +80,20 @@ class HeadWatch(Thread):
         Raises:
             StorageError: It is dead.
         """
-        while cls.current is not None and cls.current.is_alive() and not cls.current.answers():
+        while cls.address and not cls.answers():
             cls.check()
             sleep(SECONDS_BETWEEN_CHECKS)
 
-    def answers(self) -> bool:
+    @classmethod
+    def answers(cls) -> bool:
         """Whether the head node answers now."""
-        return _answers(self.address, SECONDS_BETWEEN_CHECKS)
-
-    def run(self) -> None:
-        """Connect to the head node every second, and note and log whether it is dead."""
-        import ray
-
-        failures, answered_at = 0, monotonic()
-        while self is HeadWatch.current and ray.is_initialized():
-            sleep(SECONDS_BETWEEN_CHECKS)
-            if self.answers():
-                failures, answered_at, self.dead = 0, monotonic(), False
-                continue
-            failures += 1
-            if self.dead or failures < 3 or monotonic() - answered_at < SECONDS_WITHOUT_HEAD:
-                continue  # this process may have been suspended, so that time alone proves nothing
-            if ray.is_initialized():
-                log.error("the head node of the Ray cluster, %s, does not answer", self.address)
-                self.dead = True  # after the log: whoever waits for it may read the log at once
+        cls._failures = 0 if _answers(cls.address, SECONDS_BETWEEN_CHECKS) else cls._failures + 1
+        cls._checked_at = monotonic()
+        if not cls._failures:
+            cls._answered_at = cls._checked_at
+        # this process may have been suspended, so that time alone proves nothing
+        cls.dead = cls._failures >= 3 and cls._checked_at - cls._answered_at > SECONDS_WITHOUT_HEAD
+        return not cls._failures
 
 
 def ray_share(value: Any) -> float:
@@ -210,7 +191,8 @@ class RaySession:
             import ray
 
             self._opened = False
-            if HeadWatch.current is not None and HeadWatch.current.dead:  # unreachable, so this might block for ever
+            is_dead, HeadWatch.address, HeadWatch.dead = HeadWatch.dead, "", False
+            if is_dead:  # unreachable, so this might block for ever
                 atexit.unregister(ray.shutdown)
                 ending = Thread(target=ray.shutdown, daemon=True)
                 ending.start()
