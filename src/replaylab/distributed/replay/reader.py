@@ -45,13 +45,6 @@ MOST_WAIT = 0.05
 """Share of a call's latency for which the learner may wait; if it waits longer, calls carry more batches."""
 
 
-class Call(NamedTuple):
-    """A call to a shard: its answer, and the shard's epoch at that time, None if unknown."""
-
-    pending: Pending
-    epoch: int | None
-
-
 @dataclass
 class Slot:
     """A shard as a reader knows it."""
@@ -98,7 +91,7 @@ class Slot:
         self.losses += not self.lost
         self.lost, self.for_good, self.probe = True, reason.for_good, None
 
-    def call(self, method: str, *arguments: Any) -> Call | None:
+    def call(self, method: str, *arguments: Any, num_fed: int = 0) -> "Call | None":
         """Call a method; return None if the shard is lost, as long as it is not restarted."""
         try:
             if self.lost and not self.for_good:
@@ -107,20 +100,30 @@ class Slot:
                     answer, self.probe = self.probe, None
                     self.lost = not self.hear(answer.result())
             epoch = self.tally.epoch if self.tally else None
-            return None if self.lost else Call(self.client.call(method, *arguments), epoch)
+            return None if self.lost else Call(self, self.client.call(method, *arguments), epoch, num_fed)
         except ActorLost as reason:
             self.lose(reason)
             return None
 
-    def answer(self, call: Call) -> Any:
-        """Wait for an answer; return None if the shard was lost or replaced."""
+
+class Call(NamedTuple):
+    """A call to a shard, and the shard's epoch at that time, None if unknown."""
+
+    slot: Slot
+    pending: Pending
+    epoch: int | None
+    num_fed: int  # ids of feedback that it carries
+
+    def answer(self) -> Any:
+        """Wait for the answer; return None if the shard was lost or replaced."""
+        slot = self.slot
         try:
-            answer = call.pending.result()
+            answer = self.pending.result()
         except ActorLost as reason:
-            if call.epoch is None or self.tally is None or call.epoch == self.tally.epoch:  # else this loss is known
-                self.lose(reason)
+            if self.epoch is None or slot.tally is None or self.epoch == slot.tally.epoch:  # else this loss is known
+                slot.lose(reason)
             return None
-        return answer if self.hear(answer if isinstance(answer, Tally) else answer[-1]) else None
+        return answer if slot.hear(answer if isinstance(answer, Tally) else answer[-1]) else None
 
 
 @dataclass
@@ -131,7 +134,7 @@ class Group:
     counts: npt.NDArray[np.int64]  # rows of each shard for each batch (S, K)
     shares: Floats  # T̂_s/ΣT̂ (S,)
     updates: int  # whose feedback came before
-    answers: list[tuple[Slot, Call, int]]  # with the number of ids of feedback in the call
+    calls: list[Call]
     requested_at: float
     columns: dict[str, Any] = field(default_factory=dict)  # name → values (K·B, *shape), once they arrived
     scaled: Floats = field(default_factory=lambda: np.zeros(0))  # N·q (K·B,), or P/q for samplers without weights
@@ -309,8 +312,8 @@ class RemoteReader:
     def _ask(self, method: str, *arguments: Any) -> dict[int, Any]:
         """Call a method of all shards, and return the answers by shard."""
         with self._lock:
-            calls = [(slot, slot.call(method, *arguments)) for slot in self._slots]
-            return self._answers([(slot, call, 0) for slot, call in calls if call is not None])
+            calls = [slot.call(method, *arguments) for slot in self._slots]
+            return self._answers([call for call in calls if call is not None])
 
     def _check_open(self) -> None:
         if all(slot.for_good for slot in self._slots):
@@ -368,28 +371,28 @@ class RemoteReader:
         self._cost = 0.9 * self._cost + 0.2 * (time.thread_time() - begun)  # to collect the rows costs as much
         return group
 
-    def _answers(self, calls: list[tuple[Slot, Call, int]]) -> dict[int, Any]:
+    def _answers(self, calls: list[Call]) -> dict[int, Any]:
         """Wait for the answers of the shards that are not lost."""
         answers = {}
-        for slot, call, num_fed in calls:
-            answer = slot.answer(call)
+        for call in calls:
+            answer = call.answer()
             if answer is None:
-                self._stale += num_fed
+                self._stale += call.num_fed
             else:
-                answers[slot.number] = answer
+                answers[call.slot.number] = answer
         self._check_open()
         return answers
 
-    def _call(self, counts: list[list[int]]) -> list[tuple[Slot, Call, int]]:
+    def _call(self, counts: list[list[int]]) -> list[Call]:
         """Let all live shards take feedback and draw."""
-        calls = []
+        calls = list[Call]()
         for slot, mine in zip(self._slots, self._feedback_by_shard(), strict=True):
             num_fed = sum(len(ids) for ids, _, _ in mine)
-            call = slot.call("draw", counts[slot.number] if counts else [], mine)
+            call = slot.call("draw", counts[slot.number] if counts else [], mine, num_fed=num_fed)
             if call is None:
                 self._stale += num_fed
             else:
-                calls.append((slot, call, num_fed))
+                calls.append(call)
         self._check_open()
         return calls
 
@@ -412,8 +415,8 @@ class RemoteReader:
     def _collect(self, group: Group) -> bool:
         """Wait for the rows of a group and put its batches together; False if a shard has not given its rows."""
         started = time.perf_counter() - time.thread_time()
-        answers = self._answers(group.answers)
-        group.answers.clear()  # they hold memory of Ray's object store
+        answers = self._answers(group.calls)
+        group.calls.clear()  # they hold memory of Ray's object store
         arrived, begun = time.perf_counter(), time.thread_time()
         waited, latency = arrived - begun - started, arrived - group.requested_at
         self._waited += waited

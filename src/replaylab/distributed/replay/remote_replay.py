@@ -302,9 +302,8 @@ class RemoteReplay(RemoteReader):
         begun, missing = time.monotonic(), set(range(self.shards))
         while missing:
             with self._lock:
-                slots = [self._slots[number] for number in missing]
-                calls = [(slot, slot.call("save", saving.folder_of(slot.number))) for slot in slots]
-                missing -= {slot.number for slot, pending in calls if pending and slot.answer(pending)}
+                calls = [self._slots[number].call("save", saving.folder_of(number)) for number in missing]
+                missing -= {call.slot.number for call in calls if call and call.answer()}
             if missing and time.monotonic() - begun > SECONDS_TO_SAVE:
                 raise StorageError(
                     f"shard {min(missing)} was lost while it was to be saved to {saving.folder}, and was not restarted "
