@@ -10,6 +10,8 @@ import contextlib
 import logging
 import math
 import os
+import platform
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from threading import Thread, current_thread, main_thread
 from time import monotonic, sleep
 from typing import Any
 
+import replaylab
 from replaylab.arguments import NOT_NEGATIVE, InvalidArgument
 from replaylab.errors import ConfigError, StorageError
 from replaylab.extras import missing_extra
@@ -94,6 +97,29 @@ class HeadWatch:
         # this process may have been suspended, so that time alone proves nothing
         cls.dead = cls._failures >= 3 and cls._checked_at - cls._answered_at > SECONDS_WITHOUT_HEAD
         return not cls._failures
+
+
+def check_version(asking: str) -> None:
+    """Raise where this machine has another version than the one that asks.
+
+    Raises:
+        ConfigError: It has.
+    """
+    if asking != replaylab.__version__:
+        raise ConfigError(
+            f"Node {platform.node()} of the Ray cluster has replaylab {replaylab.__version__}, but {asking} asks it "
+            f"for work; install that version there, and run the same command again"
+        )
+
+
+def lacking(words: str) -> str | None:
+    """Return what to say of an error in these words, if it is that a machine has no replaylab at all."""
+    if not re.search(r"No module named 'replaylab['.]", words):
+        return None
+    return (
+        f"Every node of the Ray cluster needs replaylab {replaylab.__version__}, but one cannot import it; install it "
+        f"there, and run the same command again"
+    )
 
 
 def ray_share(value: Any) -> float:

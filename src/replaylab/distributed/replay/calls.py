@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from replaylab.distributed.ray_session import HeadWatch
+from replaylab.distributed.ray_session import HeadWatch, lacking
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY
 from replaylab.distributed.replay.shard import ActorLost, Declaration, Shard
-from replaylab.distributed.versions import lacking
 from replaylab.errors import ConfigError, ReplayError, StorageError
 from replaylab.extras import needs
 

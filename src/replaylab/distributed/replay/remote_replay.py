@@ -2,11 +2,12 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListOf
 from contextlib import ExitStack, suppress
 from os import PathLike
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -15,20 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import FRACTION, checked, optional, shown, whole
+from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import snapshots
 from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures, figures_from
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, global_ids, shard_of
 from replaylab.distributed.replay.options import DECLARED, RemoteConfig, RemoteOptions
 from replaylab.distributed.replay.reader import POLL, ROWS, RemoteReader
-from replaylab.distributed.replay.starting import Start, all_begin, connect, probed, started
-from replaylab.distributed.replay.writer import RemoteWriter, checked_envs
-from replaylab.errors import ConfigError, StorageError
+from replaylab.distributed.replay.shard import ActorLost, Declaration
+from replaylab.distributed.replay.writer import Client, RemoteWriter, checked_envs
+from replaylab.errors import ConfigError, OverSizeError, StorageError
+from replaylab.files.atomic import writing
 from replaylab.files.folder import folder_of
 from replaylab.replay import Fifo, ReplayBuffer, Retention, Sampler, Seed, Transform, Uniform
 from replaylab.trees import map_leaves
 
 ROWS_AT_ONCE = 4096
 """Steps that move to another shard in one call."""
+
+Start = Callable[[str, ListOf[Declaration]], ListOf[Client]]
+"""A function that starts the shards of a run."""
 
 SECONDS_TO_SAVE = 60.0
 """Seconds that `save` waits for a shard that is being restarted."""
@@ -334,11 +340,9 @@ class RemoteReplay(RemoteReader):
         snapshot, saving = config.options.snapshot, None
         if snapshot is not None:
             saving = snapshots.Saving(Path(snapshot.folder).resolve(), self._about, snapshot.period)
-        with ExitStack() as opened, all_begin():
+        with ExitStack() as opened:
             start = connect(config.options, opened)
-            with probed(saving) as probe:
-                declarations = config.declarations(epoch, folders, saving)
-                clients = started(start, self.run, declarations, probe, opened)
+            clients = started(start, self.run, config.declarations(epoch, folders, saving), opened)
             RemoteReader.__init__(self, clients, config)
             if saved is not None:
                 with suppress(StorageError):  # the folder may be read-only
@@ -359,17 +363,67 @@ class RemoteReplay(RemoteReader):
         folders = [saved.folder_of(number) for number in range(count)]
         declarations = RemoteConfig(*declared, RemoteOptions()).declarations(0, folders, None)
         with ExitStack() as opened:
-            clients = started(start, f"{self.run}-old", declarations, None, opened)
-            tallies = [client.call("tally").result() for client in clients]
-            parts = 1 + max(tally.size for tally in tallies) // (ROWS_AT_ONCE * config.shards)
+            clients = started(start, f"{self.run}-old", declarations, opened)
+            sizes = [tally.size for tally in results(clients, "tally")]
+            parts = 1 + max(sizes) // (ROWS_AT_ONCE * config.shards)
             for part in range(parts):
                 for number, new in enumerate(self._clients):
-                    for client in clients:
-                        steps = client.call("export", part, parts, number, config.shards).result()
-                        new.call("take_over", *steps).result()
+                    for steps in results(clients, "export", part, parts, number, config.shards):
+                        results([new], "take_over", *steps)
 
 
 def _check_unneeded(batch_size: int | None, progress: float | None) -> None:
     """Check arguments of any `Replay` on which no answer here depends."""
     checked("batch_size", batch_size, optional(ROWS))
     checked("progress", progress, optional(FRACTION))
+
+
+def connect(options: RemoteOptions, opened: ExitStack) -> Start:
+    """Connect to Ray, until `opened` is closed, and return a function that starts shards."""
+    session = RaySession(options.address)
+    opened.callback(session.close)
+    session.open()
+    from replaylab.distributed.replay.calls import start_shards  # imports Ray
+
+    return lambda run, declarations: start_shards(run, declarations, options.placement)
+
+
+def started(start: Start, run: str, declarations: ListOf[Declaration], opened: ExitStack) -> ListOf[Client]:
+    """Start shards, which end with `opened`, and wait until they have begun.
+
+    Raises:
+        OverSizeError: Those on a node need more memory than it has.
+        StorageError: A shard ended, or it cannot write to the folder for snapshots.
+    """
+    saving, probe = declarations[0].saving, None
+    with ExitStack() as checking:
+        if saving is not None:  # all nodes must see this file
+            with writing(saving.folder):
+                saving.folder.mkdir(parents=True, exist_ok=True)
+                probe = checking.enter_context(NamedTemporaryFile(dir=saving.folder, prefix=".probe-")).name
+        clients = start(run, declarations)
+        for client in clients:
+            opened.callback(client.kill)
+        surveys = results(clients, "survey", probe)
+    for node, memory, _ in surveys:
+        needed = [survey[2] for survey in surveys if survey[0] == node]
+        if sum(needed) > memory:
+            raise OverSizeError(
+                f"{len(needed)} shards on node {node} need {sum(needed) / 2**20:,.1f} MiB together, but it has "
+                f'{memory / 2**20:,.1f} MiB; use a smaller capacity, store less in a step (next_obs="derived", '
+                'compressed or smaller fields), or add nodes and pass placement="spread"'
+            )
+    results(clients, "begin")
+    return clients
+
+
+def results(clients: ListOf[Client], method: str, *arguments: Any) -> list[Any]:
+    """Call a method of shards, and return the results.
+
+    Raises:
+        StorageError: A shard ended.
+    """
+    try:
+        return [pending.result() for pending in [client.call(method, *arguments) for client in clients]]
+    except ActorLost as error:
+        raise StorageError(f"a shard ended before all had begun: {str(error).partition(chr(10))[0]}") from error

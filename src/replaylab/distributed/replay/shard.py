@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 import replaylab
+from replaylab.distributed.ray_session import check_version
 from replaylab.distributed.replay import snapshots
 from replaylab.distributed.replay.ids import Ids, own_ids
-from replaylab.distributed.versions import check_version
 from replaylab.episode_ends import ENDS
 from replaylab.errors import EmptyBufferError, ReplayError, StorageError
 from replaylab.files.atomic import writing

@@ -13,8 +13,7 @@ from typing import Any
 import replaylab
 from replaylab.arguments import POSITIVE, optional, takes, text, whole
 from replaylab.distributed.own_code import digest_of, modules_named, packed
-from replaylab.distributed.ray_session import HeadWatch, RaySession, check_installed, ray_share
-from replaylab.distributed.versions import lacking
+from replaylab.distributed.ray_session import HeadWatch, RaySession, check_installed, lacking, ray_share
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task, TrainTask
 from replaylab.study.results import provenance

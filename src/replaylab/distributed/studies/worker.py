@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from replaylab.distributed.own_code import unpacked
-from replaylab.distributed.versions import check_version
+from replaylab.distributed.ray_session import check_version
 from replaylab.study.execution.executor import Event, Lost, Progress, Task
 from replaylab.study.execution.local.worker_process import WorkerProcess
 

@@ -12,8 +12,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import replaylab
 from replaylab.distributed.own_code import digest_of, unpacked
+from replaylab.distributed.ray_session import check_version
 from replaylab.distributed.replay.calls import ActorBase, RayClient, node_id, restarts, start
-from replaylab.distributed.versions import check_version
 
 MOST_RESTARTS = 20
 """Restarts of one process in a training, at most: after that the training ends."""
