@@ -1,0 +1,119 @@
+"""Write the exponents and schedules of `positions-or-errors`, from its pilot, into its study file.
+
+    python docs/results/positions-or-errors/doses.py results/positions-or-errors-pilot
+
+For each environment and loss: the exponent of bins that leaves as many effective rows as draws by TD error do, and the
+share of terminated ends that those draws had at each progress. Only measures of batches are read, no returns.
+"""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replaylab.study import Study
+from replaylab.study.analysis.comparisons import Curve
+
+STUDY = Path(__file__).parent / "study.toml"
+BEGIN, END = "# Written by doses.py: begin.", "# Written by doses.py: end.\n"
+ROWS, ENDS = "replay/effective_batch_size", "replay/terminated_share"
+POINTS = 10
+"""Points of a schedule."""
+
+Floats = NDArray[np.float64]
+
+
+def matching_exponent(rows: Mapping[float, float], wanted: float) -> float:
+    """Return the exponent at which so many effective rows are left, by straight lines in their logarithm.
+
+    Args:
+        rows: Effective rows by exponent, which must fall as the exponent grows.
+        wanted: Effective rows to match.
+
+    Raises:
+        ValueError: No exponent between those given leaves so many, or the rows do not fall.
+    """
+    exponents = sorted(rows)
+    logs = np.log([rows[exponent] for exponent in exponents])
+    if not (np.diff(logs) < 0).all() or not logs[-1] <= np.log(wanted) <= logs[0]:
+        left = ", ".join(f"{exponent:g}: {rows[exponent]:.1f}" for exponent in exponents)
+        raise ValueError(
+            f"effective rows must fall from above {wanted:.1f} to below it as the exponent grows, but are {left}; "
+            "pilot other exponents, or more seeds"
+        )
+    return float(np.interp(-np.log(wanted), -logs, exponents))
+
+
+def share_of_ends(td: Curve, even: Curve) -> tuple[list[float], list[float]]:
+    """Return a schedule for MatchedEnds: progress, and the share s that draws as many ends as draws by TD error.
+
+    Even draws have L/N ends, so s + (1 − s)·L/N must be the share of TD error; both are means of the seeds, in equal
+    parts of the run.
+    """
+    every = td.steps[1] - td.steps[0]
+    progress = (td.steps - every / 2) / td.steps[-1]
+    part = np.minimum((progress * POINTS).astype(int), POINTS - 1)
+
+    def mean(curve: Curve) -> Floats:
+        values = curve.values.mean(axis=0)
+        return np.array([values[part == k].mean() for k in np.unique(part)])
+
+    wanted, without = mean(td), mean(even)
+    share = np.clip((wanted - without) / (1.0 - without), 0.0, 1.0)
+    centers = [float(progress[part == k].mean()) for k in np.unique(part)]
+    return [round(center, 4) for center in centers], [round(float(s), 5) for s in share]
+
+
+def strategies(study: Study) -> str:
+    """Return the strategies of matched position and matched ends, as part of a study file."""
+    rows = {curve.key: float(np.exp(np.log(curve.of_runs("area")).mean())) for curve in study.curves(ROWS)}
+    ends = {curve.key: curve for curve in study.curves(ENDS)}
+    tables = []
+    for environment, learner in dict.fromkeys(key[:2] for key in rows):
+        car = "-car" if learner.endswith("-car") else ""
+        wanted = rows[environment, learner, f"td{car}"]
+        left = {
+            float(between[1]): value
+            for (*place, strategy), value in rows.items()
+            if place == [environment, learner]
+            and (between := re.match(rf"position{car}\.between-([\d.]+)\.within", strategy))
+        }
+        exponent = round(matching_exponent(left, wanted), 3)
+        progress, values = share_of_ends(*(ends[environment, learner, f"{name}{car}"] for name in ("td", "even")))
+        schedule = f'{{ type = "table", progress = {progress}, values = {values} }}'
+        tables += [
+            _table("position", environment, learner, ["binned_prioritized", f"between = {exponent}", "within = 0.0"]),
+            _table("ends", environment, learner, ["matched_ends", f"share = {schedule}"]),
+        ]
+    return "\n".join(tables)
+
+
+def _table(arm: str, environment: str, learner: str, options: Sequence[str]) -> str:
+    name = re.sub(r"-v\d+$", "", environment.removeprefix("replaylab/")).lower()
+    budget = ["budget = { steps = 80_000 }"] if learner.endswith("-car") else []
+    lines = [
+        f"[strategies.matched-{arm}-{name}-{learner}]",
+        f'title = "matched {arm} ({environment}, {learner})"',
+        f'type = "{options[0]}"',
+        *options[1:],
+        f'environments = ["{environment}"]',
+        f'learners = ["{learner}"]',
+        *budget,
+        f'factors = {{ arm = "matched {arm}" }}',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def written(text: str, tables: str, comment: str) -> str:
+    """Return a study file with these strategies between the two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN} {comment}\n\n{tables}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    STUDY.write_text(written(STUDY.read_text(), strategies(Study.from_folder(sys.argv[1])), "From the pilot."))
+    print(STUDY)
