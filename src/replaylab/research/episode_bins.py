@@ -105,12 +105,14 @@ class StoredBins:
 
     def __init__(self, keys: Ids, oldest: Ids, newest: Ids, numbers: BinNumbers) -> None:
         self._keys = keys
-        ages = np.arange(numbers.magnitudes)
-        first = np.maximum(newest[:, None] + 1 - (1 << ages), oldest[:, None])
-        last = newest[:, None] - ((1 << ages) >> 1)
+        younger = (
+            1 << np.arange(numbers.magnitudes + 1)
+        ) >> 1  # steps younger than those of a magnitude: 0, 1, 2, 4, ...
+        cuts = np.maximum(newest[:, None] + 1 - younger, oldest[:, None])[:, None]
         groups = np.arange(len(newest) * numbers.groups).reshape(len(newest), numbers.groups, 1) << ID_BITS
-        self.starts = np.searchsorted(keys, (groups + first[:, None]).ravel())
-        self.counts = np.maximum(np.searchsorted(keys, (groups + last[:, None]).ravel(), "right") - self.starts, 0)
+        places = np.searchsorted(keys, groups + cuts)
+        self.starts = places[..., 1:].ravel()
+        self.counts = (places[..., :-1] - places[..., 1:]).ravel()
         self._numbers, self._newest = numbers, newest
         self._nearest = np.where(self.counts > 0, np.arange(len(self.counts)), -1)  # -1: not known yet
 

@@ -16,7 +16,7 @@ primary contrast and each manipulation check stand alone. The others are one fam
 "higher", "lower" and "equivalent" are read from the same simultaneous interval, so that all of it is right in at least
 95 % of studies. A check passes if its interval lies between its bounds; the verdicts that a failed one guards are
 "not interpretable". The mean of several environments decides; beside it each environment has its own result, because a
-mean may pass where an environment does not.
+mean may pass where an environment does not. With ``each_environment`` that result decides about the contrasts there.
 """
 
 from __future__ import annotations
