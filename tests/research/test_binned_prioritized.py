@@ -119,7 +119,7 @@ def test_matched_ends_are_even_without_ends():
     np.testing.assert_allclose(buffer.probabilities(range(10)), 0.1)
 
 
-@pytest.mark.parametrize("sampler", [BinnedPrioritized(0.6, 0.3), MatchedEnds(0.2)])
+@pytest.mark.parametrize("sampler", [BinnedPrioritized(0.6, 0.3), MatchedEnds(Table((0.0, 1.0), (0.4, 0.1)))])
 def test_snapshots_and_parts_continue(sampler, tmp_path):
     ends, buffer = worlds(3, STEPS, 8), make(sampler, 3, [4, 9, 2])
 
@@ -127,7 +127,7 @@ def test_snapshots_and_parts_continue(sampler, tmp_path):
         draws = []
         for step in range(begin, end):
             add(buffer, step, ends[step, replicas])
-            draws.append(buffer.sample(ROWS).id)
+            draws.append(buffer.sample(ROWS, progress=step / STEPS).id)
             buffer.update_priorities(draws[-1], np.sin(draws[-1] * 1.7))
         return np.stack(draws)
 

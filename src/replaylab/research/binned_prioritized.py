@@ -23,19 +23,13 @@ class BinnedPrioritized(Sampler):
     """Two dials: how much TD errors decide from which bins steps come, and how much which steps of a bin come.
 
     A bin holds the stored steps of the same kind of episode (running, truncated or terminated), the same number of
-    steps to its end and the same age, each in 0, 1, 2–3, 4–7, .... Sampling probability of a step of bin b, with
-    p = |δ| + ε and N stored steps:
+    steps to its end and the same age, each in 0, 1, 2–3, 4–7, .... Sampling probability of a step i of bin b, with
+    p = |δ| + ε: P(i) = Σ_{j in b} p_j^between / Σ_{all j} p_j^between · p_i^within / Σ_{j in b} p_j^within. Rows are
+    independent, and all weights are 1.
 
-        P(i) = Σ_{j in b} p_j^between / Σ_{all j} p_j^between · p_i^within / Σ_{j in b} p_j^within
-
-    Rows are independent, and all weights are 1.
-
-    | between | within | draws |
-    |---|---|---|
-    | 0 | 0 | uniformly |
-    | α | 0 | from each bin as often as by TD error, evenly within it |
-    | 0 | α | from each bin as often as uniform draws do, by TD error within it |
-    | α | α | as ``Prioritized(alpha=α, beta=0, stratified=False)`` |
+    With both exponents 0 draws are uniform. With ``within=0`` each bin is drawn as often as by TD error, and its steps
+    evenly. With ``between=0`` each bin is drawn as often as by uniform draws, and its steps by TD error. With both
+    equal to α the distribution is that of ``Prioritized(alpha=α, stratified=False)``.
 
     A new step has the largest p^between and p^within now stored, 1 if there is none. The buffer must have
     ``terminated`` or ``truncated``, or ``episodes="manual"``, and one environment for each replica. Source: none, of
