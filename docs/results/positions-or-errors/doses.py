@@ -27,24 +27,26 @@ Floats = NDArray[np.float64]
 
 
 def matching_exponent(rows: Mapping[float, float], wanted: float) -> float:
-    """Return the exponent at which so many effective rows are left, by straight lines in their logarithm.
+    """Return the exponent at which so many effective rows are left, by the line of least squares for their logarithm.
 
     Args:
-        rows: Effective rows by exponent, which must fall as the exponent grows.
+        rows: Effective rows by exponent.
         wanted: Effective rows to match.
 
     Raises:
-        ValueError: No exponent between those given leaves so many, or the rows do not fall.
+        ValueError: The rows do not fall as the exponent grows, or the exponent is not between the smallest and the
+            largest that were tried.
     """
     exponents = sorted(rows)
-    logs = np.log([rows[exponent] for exponent in exponents])
-    if not (np.diff(logs) < 0).all() or not logs[-1] <= np.log(wanted) <= logs[0]:
+    slope, constant = np.polyfit(exponents, np.log([rows[exponent] for exponent in exponents]), 1)
+    matching = (np.log(wanted) - constant) / slope
+    if not (slope < 0 and exponents[0] <= matching <= exponents[-1]):
         left = ", ".join(f"{exponent:g}: {rows[exponent]:.1f}" for exponent in exponents)
         raise ValueError(
             f"effective rows must fall from above {wanted:.1f} to below it as the exponent grows, but are {left}; "
             "pilot other exponents, or more seeds"
         )
-    return float(np.interp(-np.log(wanted), -logs, exponents))
+    return float(matching)
 
 
 def share_of_ends(td: Curve, even: Curve) -> tuple[list[float], list[float]]:
