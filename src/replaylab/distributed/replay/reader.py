@@ -174,6 +174,7 @@ class RemoteReader:
         self._schedules = Schedules(type(sampler).__name__, betas) if betas else None
         self._stratified = getattr(sampler, "stratified", True)  # those without the option are
         self._lock = RLock()
+        self._stored = np.zeros((len(clients), 2), np.int64)  # first id that each shard stores, and the next one's
         self._group: Group | None = None
         self._ahead: Group | None = None
         self._feedback: Feedback = []
@@ -239,12 +240,13 @@ class RemoteReader:
         self._template.update_priorities(np.full(np.shape(ids), -1), td_error, priority=priority)  # checks the values
         values: Any = td_error if priority is None else priority
         values = values.detach().cpu() if hasattr(values, "detach") else values
-        values = np.broadcast_to(np.asarray(values, np.float64).reshape(-1), flat.shape).copy()
+        copy = np.empty(flat.shape)
+        copy[:] = np.asarray(values, np.float64).reshape(-1)
         with self._lock:
             self._check_open()
             self._updates += 1
             if self._template.sampler.wants_feedback:
-                self._feedback.append((flat, values, priority is None))
+                self._feedback.append((flat, copy, priority is None))
             if self._strict:
                 self.refresh()
             return self._num_stored(flat)
@@ -297,13 +299,8 @@ class RemoteReader:
         """Return how many ids are of steps that are stored, as last reported."""
         if not all(slot.tally for slot in self._slots):
             self.refresh()
-        bounds = np.zeros((len(self._slots), 2), np.int64)
-        for slot in self._slots:
-            if (tally := slot.live) is not None:
-                oldest = tally.next_id - tally.size if isinstance(self._template.retention, Fifo) else 0
-                bounds[slot.number] = global_ids(tally.epoch, slot.number, np.array([oldest, tally.next_id]))
-        least, end = bounds[np.minimum(shard_of(ids), len(bounds) - 1)].T
-        return int(((ids >= least) & (ids < end)).sum())
+        first, end = self._stored[np.minimum(shard_of(ids), len(self._slots) - 1)].T
+        return int(np.count_nonzero((ids >= first) & (ids < end)))
 
     def _tallies(self) -> list[Tally]:
         """Return the newest tallies of the shards that live."""
@@ -381,6 +378,11 @@ class RemoteReader:
             else:
                 answers[call.slot.number] = answer
         self._check_open()
+        self._stored[:] = 0
+        for slot in self._slots:
+            if (tally := slot.live) is not None:
+                oldest = tally.next_id - tally.size if isinstance(self._template.retention, Fifo) else 0
+                self._stored[slot.number] = global_ids(tally.epoch, slot.number, np.array([oldest, tally.next_id]))
         return answers
 
     def _call(self, counts: list[list[int]]) -> list[Call]:
@@ -455,7 +457,10 @@ class RemoteReader:
             normalize = getattr(self._template.sampler, "normalize", "none")
             reference = {"batch": float(scaled.min()), "buffer": group.least}.get(normalize, 1.0)
             weight = (reference / scaled) ** beta
-        columns = {name: take(column, rows) for name, column in group.columns.items()}
+        columns = {
+            name: column[rows] if isinstance(column, np.ndarray) else take(column, rows)  # most are arrays
+            for name, column in group.columns.items()
+        }
         last = {name: columns.pop(name) for name in ("probability", "id")}
         return Batch(columns | {"weight": weight.astype(np.float32)} | last)
 
