@@ -159,8 +159,12 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
     return ContrastResults(results, tuple(warnings))
 
 
-def heterogeneity(results: Sequence[ContrastResult]) -> list[tuple[ContrastResult, int, statistics.Heterogeneity]]:
-    """Return for each contrast that is asked in several environments their number, and whether it differs by them."""
+ByEnvironment = tuple[ContrastResult, int, statistics.Heterogeneity]
+"""A contrast, the number of its environments, and whether it differs between them."""
+
+
+def heterogeneity(results: Sequence[ContrastResult]) -> list[ByEnvironment]:
+    """Return the test of each contrast that is asked in several environments."""
     by_name = {result.contrast.name: result for result in results}
     environments = dict.fromkeys(r.contrast.environment for r in results if r.contrast.environment is not None)
     tested = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from replaylab.number_format import decimals, p_value, signed_significant
 from replaylab.plotting import palette
-from replaylab.study.analysis.contrast_results import ContrastResult, evaluate_contrasts, heterogeneity
+from replaylab.study.analysis.contrast_results import ByEnvironment, ContrastResult, evaluate_contrasts, heterogeneity
 from replaylab.study.report import figures, headline, sentences, tables, verdict_matrix
 from replaylab.study.report.headline import sentence
 from replaylab.study.report.page import Column, keys_of, seed_rows
@@ -19,7 +19,6 @@ from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
-    from replaylab.statistics import Heterogeneity
     from replaylab.study.report.page import Page, ReportFigure, ReportTable
     from replaylab.study.spec.declared_contrasts import PublishedStatement
 
@@ -264,7 +263,7 @@ def heterogeneity_table(page: Page, results: Sequence[ContrastResult]) -> list[R
     tested = heterogeneity(results)
     if not tested:
         return []
-    columns: list[Column[tuple[ContrastResult, int, Heterogeneity]]] = [
+    columns: list[Column[ByEnvironment]] = [
         Column("Contrast", lambda t: t[0].contrast.name, "contrast", lambda t: t[0].contrast.name),
         Column("Environments", lambda t: str(t[1]), "environments", lambda t: t[1]),
         Column("Q", lambda t: decimals(t[2].q), "q", lambda t: t[2].q),
