@@ -62,7 +62,7 @@ def with_final_obs(
         ended = ended | fitted(name, values[name], np.dtype(np.bool_), (), *leading)
     if where is not None:
         ended = ended & fitted("where", where, np.dtype(np.bool_), (), *leading)
-    if not ended.any():
+    if not np.count_nonzero(ended):
         return values
     replaced = dict(values)
     for path, field in fields.items():
@@ -86,7 +86,7 @@ def _replace(next_obs: Any, ended: Any, final_obs: Any, keys: list[str], field: 
             f'environment, as infos["final_obs"], or observations of shape {next_obs.shape}, but got '
             f"{final.dtype} of shape {final.shape}"
         )
-    for place in map(tuple, np.argwhere(ended)):  # one that is () where there are no axes
+    for place in zip(*ended.nonzero(), strict=True) if ended.ndim else [()]:
         entry = None if final_obs is None else final[place]
         if entry is None:
             raise FieldError(
