@@ -3,13 +3,23 @@
 import itertools
 from unittest.mock import patch
 
+import numpy as np
 import torch
 
-from replaylab.replay import LAP, Combined, Field, Geometric, NStep, Prioritized, Recency, ReLo, Uniform
+from replaylab.replay import LAP, Combined, Field, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Uniform
 from replaylab.torch import DeviceReplay
+from replaylab.trees import flatten
 
 FLAG = Field((), bool)
-FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
+OBS = {"speed": Field((2,)), "camera": Field((2, 3), "uint8"), "clock": Field((), "int64")}
+FIELDS = {
+    "obs": OBS,
+    "reward": Field(),
+    "next_obs": OBS,
+    "terminated": FLAG,
+    "truncated": FLAG,
+    "tag": Field((3,), "int16"),
+}
 SAMPLERS = (
     Prioritized(0.6, 0.4),
     Prioritized(1.0, 0.4, stratified=False, new_steps="largest_ever", normalize="none"),
@@ -23,8 +33,22 @@ SAMPLERS = (
 )
 
 
+def numbers(field, length, generator):
+    """Random whole numbers of a field, of two environments."""
+    numbers = torch.randint(0, 200, (length, 2, *field.shape), generator=generator)
+    return numbers.to(torch.from_numpy(np.zeros(0, field.dtype)).dtype)
+
+
 def buffers(replay):
     return {name: buffer for name, buffer in replay.named_buffers() if "tickets" not in name}
+
+
+def assert_same_batches(batch, other):
+    other_columns = dict(flatten(dict(other)))
+    for path, column in flatten(dict(batch)):
+        assert torch.equal(column, other_columns[path]), path
+        assert column.dtype == other_columns[path].dtype, path
+        assert column.is_contiguous() == other_columns[path].is_contiguous(), path
 
 
 def assert_same_buffers(replay, other):
@@ -33,25 +57,29 @@ def assert_same_buffers(replay, other):
 
 
 def compare(sampler, next_obs, capacity):
-    from replaylab.torch.drawing import kernels  # with Triton, which is not everywhere where modules are collected
+    from replaylab.torch.batches import sampling
     from replaylab.torch.rows import kernels as row_kernels
 
-    row_kernels.ROWS = kernels.DRAWN = 16 if capacity < 100 else 256  # a program takes long here, its rows do not
+    row_kernels.ROWS = sampling.ROWS = sampling.DRAWN = (
+        16 if capacity < 100 else 256
+    )  # a program takes long here, its rows do not
     options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "final_obs_share": 0.1, "device": "cpu"}
-    options["transforms"] = [NStep(3, 0.97)] if capacity > 1_000 else []
+    stack = FrameStack(3, ("obs.camera", "obs.clock"), padding="zero" if capacity > 1_000 else "repeat")
+    options["transforms"] = [NStep(3, 0.97), stack] if capacity > 1_000 else [stack] * (next_obs == "derived")
+    options["half"] = {"obs.speed": "bfloat16"}
     replays = [DeviceReplay(capacity, FIELDS, kernels=run_by, seed=9, **options) for run_by in ("torch", "triton")]
-    assert [replay.parts.stream.triton for replay in replays] == [False, True]
+    assert [replay.parts.kernels is not None for replay in replays] == [False, True]
     generator = torch.Generator().manual_seed(4)
     for length in (1, 3, capacity // 4, capacity // 2):
-        obs, next_obs, reward = torch.rand((3, length, 2), generator=generator)
+        obs, next_obs = ({name: numbers(field, length, generator) for name, field in OBS.items()} for _ in range(2))
+        reward, tag = torch.rand((length, 2), generator=generator), numbers(FIELDS["tag"], length, generator)
         truncated, terminated = torch.rand((2, length, 2), generator=generator) < 0.15
         batches = []
         for replay in replays:
             flags = {"terminated": terminated, "truncated": truncated}
-            replay.extend(obs=obs, next_obs=next_obs, reward=reward, **flags)
+            replay.extend(obs=obs, next_obs=next_obs, reward=reward, tag=tag, **flags)
             batches.append(replay.sample(150))
-        for name, column in batches[0].items():
-            assert torch.equal(column, batches[1][name]), name
+        assert_same_batches(*batches)
         ids = torch.cat((batches[0].id, torch.tensor([-1, 10**12, 0])))
         values = torch.randn(len(ids), generator=generator) * 10.0 ** torch.randint(
             -9, 9, (len(ids),), generator=generator
@@ -70,8 +98,20 @@ def compare(sampler, next_obs, capacity):
             with patch("replaylab.torch.drawing.samplers.is_compiling", lambda: True):  # nothing is waited for
                 batches.append(replay.sample(150))
         assert (batches[0].id == -1).all()
-        for name, column in batches[0].items():
-            assert torch.equal(column, batches[1][name]), name
+        assert_same_batches(*batches)
+        assert_same_buffers(*replays)
+
+
+def compiled_draw(sampler):
+    """Draw in a compiled function, whose operator takes the same tensors."""
+    replays = [
+        DeviceReplay(40, {"x": Field((5,))}, sampler=sampler, seed=0, device="cpu", kernels="triton") for _ in range(2)
+    ]
+    compiled = torch.compile(replays[1].sample, backend="aot_eager", fullgraph=True)
+    for _ in range(3):
+        for replay in replays:
+            replay.extend(x=torch.arange(35.0).view(7, 5))
+        assert_same_batches(replays[0].sample(9), compiled(9))
         assert_same_buffers(*replays)
 
 
@@ -79,4 +119,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for number, (sampler, next_obs) in enumerate(itertools.product(SAMPLERS, ("stored", "derived"))):
         compare(sampler, next_obs, (40, 1_100)[number % 2])
+    for sampler in (SAMPLERS[0], Uniform()):
+        compiled_draw(sampler)
     print("equal")

@@ -143,22 +143,16 @@ def test_operators_are_declared_as_they_are():
     replay = make()
     values = torch.rand(2, 3), torch.rand(2, 3), torch.rand(2)
     train_step(replay, *values)
-    ring, draws, stream, ids = replay.parts.ring, replay.parts.draws, replay.parts.stream, torch.tensor([1, 1, 0])
-    tree, gather, numbers = draws.tree, replay.parts.assembly.gather, (stream.keys, stream.factors, stream.draws)
+    ring, draws, ids = replay.parts.ring, replay.parts.draws, torch.tensor([1, 1, 0])
+    tree = draws.tree
     stored = (ring.frames, ring.rest, ring.flags, ring.side, ring.owners, ring.head, ring.tail, ring.closings)
     rows = [torch.ones(2, width, dtype=torch.int32) for width in (ring.frames.shape[1], ring.rest.shape[1])]
     counts = replay.parts.counts
     changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, draws.largest_ever, tree.starts, draws.numbers)
-    fields = (gather.powers, gather.plan, gather.sources, gather.starts, gather.ends, gather.column)
     calls = {
-        "random_numbers": (*numbers, 5, False),
-        "random_targets": (*numbers, ring.head, 5, True, False),
-        "draw_leaves": (tree.sums, tree.starts, *numbers, ring.head, ring.tail, 5, CAPACITY, True, True, False),
         "update_leaves": (*changed, ring.head, ring.tail, ids, values[0][0], counts, 0, 2**40, CAPACITY, False),
-        "weigh_leaves": (ids + 1, ring.head, ids + 1, ring.head, draws.scheduled, stream.draws, counts, *3 * (False,)),
         "store_leaves": (tree.sums, tree.peaks, tree.starts, draws.largest_ever, ring.head, 2, CAPACITY, False, False),
         "store_steps": (*stored, *rows, torch.ones(2, dtype=torch.uint8), rows[0], 2, ring.sides, False),
-        "gather_rows": (ring.frames, ring.rest, ring.flags, ring.side, ring.head, ids, *fields, 2, False),
     }
     for name, arguments in calls.items():
         function = getattr(torch.ops.replaylab, name).default

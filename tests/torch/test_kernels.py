@@ -10,6 +10,7 @@ import torch
 from replaylab.errors import ConfigError
 from replaylab.replay import Field, Prioritized
 from replaylab.torch import DeviceReplay
+from replaylab.torch.drawing.priority_tree import levels
 from replaylab.torch.options import kernels_run
 from tests.torch.worlds import never_waits
 
@@ -39,17 +40,20 @@ def test_kernels_compile(target):
     import triton
     from triton.backends.compiler import GPUTarget
 
+    from replaylab.torch.batches import kernels as batch_kernels
+    from replaylab.torch.batches.sampling import Recipe
     from replaylab.torch.drawing import kernels
+    from replaylab.torch.launching import OPTIONS
     from replaylab.torch.rows import kernels as row_kernels
 
+    recipe = Recipe(1, 10**6, 1_000, 8, 17, 6, 3, 4, True, True, 43, True, True, True)._asdict()
+    tree = {"STARTS": levels(10**6).starts, "DEPTH": 4, "CAPACITY": 10**6}
     wholes = {"SIZE": kernels.BLOCK}
     copied = {"SIZE": row_kernels.ROWS, "WORDS": row_kernels.WORDS}
     signatures = {
-        kernels.numbers_kernel: (4 * (POINTER,) + (SCALAR,), wholes),
-        kernels.targets_kernel: (4 * (POINTER,) + (SCALAR,), {"STRATIFIED": True, **wholes}),
         kernels.draw_kernel: (
-            10 * (POINTER,) + 2 * (SCALAR,),
-            {"DEPTH": 4, "STRATIFIED": True, "RANGED": True, "SIZE": kernels.DRAWN},
+            (*6 * (POINTER,), "*u8", "i32"),
+            {**tree, "STRATIFIED": True, "RANGED": True, "SIZE": 16},
         ),
         kernels.feedback_kernel: (
             (*3 * (POINTER,), "*fp64", *3 * (POINTER,), "*fp32", *3 * (POINTER,), *3 * (SCALAR,)),
@@ -59,14 +63,9 @@ def test_kernels_compile(target):
         kernels.peak_kernel: (7 * (POINTER,) + 4 * (SCALAR,), {"LEVEL": 1, **wholes}),
         kernels.store_kernel: (5 * (POINTER,) + 2 * (SCALAR,), {"DEPTH": 4, "EVER": False, "SIZE": kernels.STORED}),
         kernels.probe_kernel: (("*fp64",), wholes),
-        kernels.weigh_kernel: (
-            (*3 * (POINTER,), SCALAR, POINTER, "*fp64", *2 * (POINTER,), "*fp64", "*fp32", SCALAR),
-            {"WEIGHTED": True, "BY_BATCH": True, **wholes},
-        ),
-        row_kernels.gather_kernel: (
-            (*2 * ("*i32",), "*u8", "*i32", *2 * (POINTER,), "*fp64", POINTER, "*i32", "*fp32", "*u8", POINTER)
-            + 7 * (SCALAR,),
-            {"STEPS": 3, "REWARDS": True, "DERIVED": True, "FRAMES": True, **copied},
+        batch_kernels.gather_kernel: (
+            (*5 * (POINTER,), "*fp64", *2 * (POINTER,), *2 * ("*i32",), "*u8", "*i32", "*fp64", "*i32", "*u8", "i32"),
+            {**recipe, **copied},
         ),
         row_kernels.apart_kernel: (
             ("*i32", "*u8", *2 * (POINTER,), "*i32", "*u8", *2 * ("*i32",), POINTER, *3 * (SCALAR,)),
@@ -80,13 +79,25 @@ def test_kernels_compile(target):
         row_kernels.close_kernel: (5 * (POINTER,) + 4 * (SCALAR,), {"DERIVED": True, **wholes}),
     }
     all_kernels = {
-        kernel for module in (kernels, row_kernels) for name, kernel in vars(module).items() if name.endswith("_kernel")
+        kernel
+        for module in (batch_kernels, kernels, row_kernels)
+        for name, kernel in vars(module).items()
+        if name.endswith("_kernel")
     }
     assert set(signatures) == all_kernels
-    for kernel, (types, constants) in signatures.items():
+    variants = [(kernel, *form) for kernel, form in signatures.items()]
+    types, constants = signatures[batch_kernels.gather_kernel]
+    variants += [
+        (batch_kernels.gather_kernel, types, {**constants, "KIND": kind, "LOG_KEPT": -0.1}) for kind in range(2, 6)
+    ]
+    for kernel, types, constants in variants:
         signature = dict(zip(kernel.arg_names, types, strict=False)) | dict.fromkeys(constants, "constexpr")
         source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
-        compiled = triton.compile(source, target=GPUTarget(*target), options=kernels.OPTIONS)
+        compiled = triton.compile(
+            source,
+            target=GPUTarget(*target),
+            options={"num_warps": 1 if kernel is kernels.draw_kernel else 4, **OPTIONS},
+        )
         assert compiled.asm["cubin" if target[0] == "cuda" else "hsaco"]
 
 

@@ -9,7 +9,6 @@ from replaylab.torch.drawing.philox import (
     MULTIPLIERS,
     ROUNDS,
     RandomStream,
-    random_numbers,
     random_words,
     scaled,
     stratum,
@@ -55,7 +54,7 @@ def test_numbers_depend_on_draw_and_row():
     stream = RandomStream(seed, torch.device("cpu"))
     for draw in (2**32 - 1, 2**32):  # then the counter's next word comes in
         stream.draws.fill_(draw)
-        high, low = random_numbers(stream.keys, stream.factors, stream.draws, 5, False)
+        high, low = stream.numbers(5)
         for row in range(5):
             words = philox([row, 0, draw & LOW, draw >> 32], [seed & LOW, seed >> 32])
             assert (int(high[row]), int(low[row])) == (words[0], words[1])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from replaylab.replay import Batch
 from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.data.batch import copy_batch
+from replaylab.torch.batches.sampling import MOST_UNROLLED, BatchKernels
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.samplers import draws_of
 from replaylab.torch.options import DeviceOptions, kernels_run
@@ -44,16 +45,20 @@ class DeviceParts(nn.Module):
         self.packings, triton = packings(options), kernels_run(options)
         self.ring = checked_ring(options, self.packings, triton)
         self.draws = draws_of(config.sampler, self.ring, self.real, triton)
-        self.stream = RandomStream(seed, options.device, triton)
+        self.stream = RandomStream(seed, options.device)
         self.layout = BufferLayout(config)
         self.drops = None if self.ring.sides is None else DropWatch(self.ring, options.final_obs_share)
         self.assembly, self.untransformed = (
-            Assembly(self.ring, self.packings, options, transformed, self.real, triton) for transformed in (True, False)
+            Assembly(self.ring, self.packings, options, transformed, self.real) for transformed in (True, False)
         )
         self.scheduled_value: float | None = None
         self.loop_state: dict[str, Any] | None = None
         counts = torch.zeros(3, dtype=torch.int64, device=options.device)
         self.register_buffer("counts", counts, persistent=False)
+        self.kernels: BatchKernels | None = None
+        stack = options.stack
+        if triton and max(len(self.assembly.powers) - 1, stack.length if stack else 0) <= MOST_UNROLLED:
+            self.kernels = BatchKernels(self.assembly, self.draws, self.stream, counts)
 
     def set_scheduled(self, value: float) -> None:
         """Set the value of the sampler's schedule."""
@@ -88,8 +93,11 @@ class DeviceParts(nn.Module):
 
     def sample(self, batch_size: int, out: Batch | None) -> Batch:
         """Draw a batch."""
-        drawn = self.draws.draw(self.stream, batch_size, self.counts)
-        batch = self.batch(drawn.ids, {"weight": drawn.weight, "probability": drawn.probability})
+        if self.kernels is None:
+            drawn = self.draws.draw(self.stream, batch_size, self.counts)
+            batch = self.batch(drawn.ids, {"weight": drawn.weight, "probability": drawn.probability})
+        else:
+            batch = self.layout.batch(self.kernels.sample(batch_size))
         if out is None:
             return batch
         copy_batch(batch, out)

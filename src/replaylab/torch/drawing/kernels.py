@@ -26,34 +26,58 @@ OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 BLOCK = 128
 """Rows of a program."""
 
-DRAWN = 16
-"""Rows of a program that descends the tree: few, so that small batches occupy many of the GPU's processors."""
-
 STORED = 1024
 """Leaves that the one program of `store_kernel` writes at a time."""
 
 
 @triton.jit
-def power(x, y):
-    """See `replaylab.torch.drawing.power.power`."""
-    bits = x.to(tl.int64, bitcast=True)
-    biased = (bits + (_ONE_BITS - _ROOT_HALF_BITS)) >> 52
-    m = (bits - (biased << 52) + _ONE_BITS).to(tl.float64, bitcast=True)
-    s = (m - 1.0) / (m + 1.0)
+def log2_of_ratio(s):
+    """See `replaylab.torch.drawing.power._log2_of_ratio`."""
     q = s * s
-    ones = tl.full(x.shape, 1.0, tl.float64)
+    ones = tl.full(s.shape, 1.0, tl.float64)
     series = q * (ones / 13.0)
     for k in tl.static_range(5):
         series = q * (ones / (11.0 - 2.0 * k) + series)
-    log2 = (biased.to(tl.float64) - 1023.0) + (tl.full(x.shape, _LOG_SCALE, tl.float64) * s) * (1.0 + series)
-    exponent = tl.minimum(tl.maximum(y * log2, -1000.0), 1000.0)
-    shifted = exponent + tl.full(x.shape, _SHIFT, tl.float64)
-    f = (exponent - (shifted - tl.full(x.shape, _SHIFT, tl.float64))) * tl.full(x.shape, _LN_2, tl.float64)
-    low = 1.0 + f * (1.0 + f * (ones / 2.0 + f * (ones / 6.0 + f * (ones / 24.0))))
+    return (tl.full(s.shape, _LOG_SCALE, tl.float64) * s) * (1.0 + series)
+
+
+@triton.jit
+def log2(x):
+    """See `replaylab.torch.drawing.power.log2`."""
+    bits = x.to(tl.int64, bitcast=True)
+    biased = (bits + (_ONE_BITS - _ROOT_HALF_BITS)) >> 52
+    m = (bits - (biased << 52) + _ONE_BITS).to(tl.float64, bitcast=True)
+    return (biased.to(tl.float64) - 1023.0) + log2_of_ratio((m - 1.0) / (m + 1.0))
+
+
+@triton.jit
+def log2_1p(x):
+    """See `replaylab.torch.drawing.power.log2_1p`."""
+    return tl.where(x < -0.25, log2(1.0 + x), log2_of_ratio(x / (2.0 + x)))
+
+
+@triton.jit
+def exp2(exponent, MINUS_1: tl.constexpr):
+    """See `exp2` and `exp2_m1` of `replaylab.torch.drawing.power`."""
+    exponent = tl.minimum(tl.maximum(exponent, -1000.0), 1000.0)
+    ones, shift = tl.full(exponent.shape, 1.0, tl.float64), tl.full(exponent.shape, _SHIFT, tl.float64)
+    shifted = exponent + shift
+    f = (exponent - (shifted - shift)) * tl.full(exponent.shape, _LN_2, tl.float64)
+    low = f * (1.0 + f * (ones / 2.0 + f * (ones / 6.0 + f * (ones / 24.0))))
     high = ones / 120.0 + f * (ones / 720.0 + f * (ones / 5040.0 + f * (ones / 40320.0 + f * (ones / 362880.0))))
     squared = f * f
+    high = squared * squared * f * high
     scale = ((shifted.to(tl.int64, bitcast=True) + 1023) << 52).to(tl.float64, bitcast=True)
-    return tl.where(y == 1.0, x, (low + squared * squared * f * high) * scale)
+    result = (1.0 + low + high) * scale
+    if MINUS_1:
+        result = tl.where(scale == 1.0, low + high, result - 1.0)
+    return result
+
+
+@triton.jit
+def power(x, y):
+    """See `replaylab.torch.drawing.power.power`."""
+    return tl.where(y == 1.0, x, exp2(y * log2(x), False))
 
 
 @triton.jit
@@ -79,102 +103,83 @@ def random_target(keys, draws, row, rows, total, STRATIFIED: tl.constexpr):
 
 
 @triton.jit
-def numbers_kernel(keys, draws, high, low, rows, SIZE: tl.constexpr):
-    """Write random numbers in two halves."""
-    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    number = random_number(keys, draws, row)
-    tl.store(high + row, (number >> 32).to(tl.int64), mask=row < rows)
-    tl.store(low + row, (number & 0xFFFFFFFF).to(tl.int64), mask=row < rows)
-
-
-@triton.jit
-def targets_kernel(keys, draws, total_at, out, rows, STRATIFIED: tl.constexpr, SIZE: tl.constexpr):
-    """Write random whole numbers below a total."""
-    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    targets = random_target(keys, draws, row, rows, tl.load(total_at), STRATIFIED)
-    tl.store(out + row, targets, mask=row < rows)
-
-
-@triton.jit
-def sum_before(sums, starts, slot, DEPTH: tl.constexpr):
+def sum_before(sums, slot, STARTS: tl.constexpr, DEPTH: tl.constexpr):
     """Return the sum of the leaves before one slot."""
     siblings = tl.arange(0, _FAN)
     before = tl.zeros((1,), tl.int64)
     for level in tl.static_range(DEPTH):
         node = slot >> (_BITS * level)
         first = (node >> _BITS) << _BITS
-        children = tl.load(sums + tl.load(starts + level) + first + siblings)
+        children = tl.load(sums + STARTS[level] + first + siblings)
         before += tl.sum(tl.where(siblings < node - first, children, 0), 0)
     return tl.sum(before, 0)
 
 
 @triton.jit
+def child_of(children_at, node, target, LAST: tl.constexpr):
+    """Return the child of each node in which a target is, the target within it, and at the leaves its leaf.
+
+    Four lanes look at a node: 8 children at a time, of which each lane has 2.
+    """
+    lane = tl.arange(0, 8)[None, :]
+    at = children_at + node[:, None] * _FAN + lane
+    part_0, part_1, part_2, part_3 = tl.load(at), tl.load(at + 8), tl.load(at + 16), tl.load(at + 24)
+    end_0 = tl.sum(part_0, 1)
+    end_1 = end_0 + tl.sum(part_1, 1)
+    end_2 = end_1 + tl.sum(part_2, 1)
+    behind_0, behind_1, behind_2 = end_0 <= target, end_1 <= target, end_2 <= target
+    passed = behind_0.to(tl.int32) + behind_1.to(tl.int32) + behind_2.to(tl.int32)
+    target -= tl.where(behind_2, end_2, tl.where(behind_1, end_1, tl.where(behind_0, end_0, 0)))
+    part = tl.where(behind_0[:, None], part_1, part_0)
+    part = tl.where(behind_2[:, None], part_3, tl.where(behind_1[:, None], part_2, part))
+    child = tl.minimum(tl.sum((tl.cumsum(part, 1) <= target[:, None]).to(tl.int32), 1), 7)
+    target -= tl.sum(tl.where(lane < child[:, None], part, 0), 1)
+    leaf = target
+    if LAST:
+        leaf = tl.sum(tl.where(lane == child[:, None], part, 0), 1)
+    return node * _FAN + passed * 8 + child, target, leaf
+
+
+@triton.jit(do_not_specialize=["rows"])
 def draw_kernel(
-    sums, starts, keys, draws, head_at, tail_at, ids, leaves, live_at, least, rows, capacity,
-    DEPTH: tl.constexpr, STRATIFIED: tl.constexpr, RANGED: tl.constexpr, SIZE: tl.constexpr,
+    sums, keys, draws, head_at, tail_at, scratch, out, rows,
+    CAPACITY: tl.constexpr, STARTS: tl.constexpr, DEPTH: tl.constexpr, STRATIFIED: tl.constexpr, RANGED: tl.constexpr,
+    SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Draw rows in proportion to leaves, and note the smallest leaf of each program."""
-    head, tail = tl.load(head_at), tl.load(tail_at)
-    total = tl.load(sums + tl.load(starts + DEPTH))
+    """Draw rows in proportion to leaves: their ids, then their leaves; see `samplers.draw_leaves`.
+
+    Members of `scratch`: the sum of the leaves of stored steps; two smallest leaves, of this batch and of the next one,
+    in turn; whose turn it is; and the same for `gather_kernel`, which changes the turn.
+    """
+    head, turn = tl.load(head_at), tl.load(scratch + 3)
+    total = tl.load(sums + STARTS[DEPTH])
     start = total - total
     live = total
     if RANGED:
-        start = sum_before(sums, starts, tail % capacity, DEPTH)
-        gap = start - sum_before(sums, starts, head % capacity, DEPTH)
-        live = total - tl.where(tail % capacity < head % capacity, gap + total, gap)
+        tail = tl.load(tail_at)
+        if tail > head - CAPACITY and tail > 0:  # steps were dropped before they were overwritten
+            start = sum_before(sums, tail % CAPACITY, STARTS, DEPTH)
+            gap = start - sum_before(sums, head % CAPACITY, STARTS, DEPTH)
+            live = total - tl.where(tail % CAPACITY < head % CAPACITY, gap + total, gap)
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    targets = start + random_target(keys, draws, row, rows, live, STRATIFIED)
-    targets = tl.where(targets >= total, targets - total, targets)
-    targets = tl.where(live > 0, targets, -1)  # of which the first slot is found
-    siblings = tl.arange(0, _FAN)[None, :]
-    node = row.to(tl.int64) * 0
-    leaf = node
+    target = start + random_target(keys, draws, row, rows, live, STRATIFIED)
+    if RANGED:
+        target = tl.where(target >= total, target - total, target)
+    target = tl.where(live > 0, target, -1)  # of which the first slot is found
+    node = row * 0
+    leaf = target
     for step in tl.static_range(DEPTH):
-        children = tl.load(sums + tl.load(starts + (DEPTH - 1 - step)) + node[:, None] * _FAN + siblings)
-        passed = tl.cumsum(children, 1) <= targets[:, None]
-        child = tl.minimum(tl.sum(passed.to(tl.int64), 1), _FAN - 1)
-        targets -= tl.sum(tl.where(siblings < child[:, None], children, 0), 1)
-        leaf = tl.sum(tl.where(siblings == child[:, None], children, 0), 1)
-        node = node * _FAN + child
-    newest = head - 1
-    age = newest - node
-    age = age - tl.where(age < 0, (age + 1) // capacity - 1, age // capacity) * capacity
-    tl.store(ids + row, tl.where(live > 0, newest - age, -1), mask=row < rows)
-    tl.store(leaves + row, leaf, mask=row < rows)
-    tl.store(least + tl.program_id(0), tl.min(tl.where(row < rows, leaf, _MOST), 0))
-    tl.store(live_at, live, mask=tl.program_id(0) == 0)
-
-
-@triton.jit
-def weigh_kernel(
-    leaves, live_at, least, parts, size_at, beta_at, draws, counts, probabilities, weights, rows,
-    WEIGHTED: tl.constexpr, BY_BATCH: tl.constexpr, SIZE: tl.constexpr,
-):  # fmt: skip
-    """See `leaf_operators.weigh_leaves`; `least` has the smallest leaf of each of some parts of the batch."""
-    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+        node, target, leaf = child_of(sums + STARTS[DEPTH - 1 - step], node, target, step == DEPTH - 1)
+    age = ((head - 1) % CAPACITY).to(tl.int32) - node
+    age = tl.where(age < 0, age + CAPACITY, age)
+    numbers = out.to(tl.pointer_type(tl.int64))
     inside = row < rows
-    leaf = tl.load(leaves + row, mask=inside, other=1)
-    live = tl.load(live_at).to(tl.float64)
-    probability = tl.where(live > 0.0, leaf.to(tl.float64) / tl.maximum(live, 1.0), 0.0)
-    tl.store(probabilities + row, probability, mask=inside)
-    weight = tl.full((SIZE,), 1.0, tl.float64)
-    if WEIGHTED:
-        if BY_BATCH:
-            smallest = tl.full((SIZE,), _MOST, tl.int64)
-            start = 0
-            while start < parts:
-                part = start + tl.arange(0, SIZE)
-                smallest = tl.minimum(smallest, tl.load(least + part, mask=part < parts, other=_MOST))
-                start += SIZE
-            largest = tl.maximum(tl.min(smallest, 0), 1).to(tl.float64)
-        else:
-            largest = live / tl.load(size_at).to(tl.float64)
-        beta = tl.zeros((SIZE,), tl.float64) + tl.load(beta_at)
-        weight = power(largest / tl.maximum(leaf, 1).to(tl.float64), beta)
-    tl.store(weights + row, tl.where(live > 0.0, weight, 0.0).to(tl.float32), mask=inside)
+    tl.store(numbers + row, tl.where(live > 0, head - 1 - age, -1), mask=inside)
+    tl.store(numbers + rows + row, leaf, mask=inside)
+    tl.atomic_min(scratch + 1 + turn, tl.min(tl.where(inside, leaf, _MOST), 0), sem="relaxed")
     first = tl.program_id(0) == 0
-    tl.store(draws, tl.load(draws) + 1, mask=first)
-    tl.store(counts, tl.load(counts) + rows, mask=first)
+    tl.store(scratch, live, mask=first)
+    tl.store(scratch + 4, turn, mask=first)
 
 
 @triton.jit
@@ -336,62 +341,6 @@ def probe(device: torch.device) -> None:
     wanted = wanted_power(torch.arange(16, dtype=torch.float64) + 1.5, torch.tensor(0.6, dtype=torch.float64))
     if not torch.equal(out.cpu(), wanted):
         raise RuntimeError("a kernel's result is not that of PyTorch's operations")
-
-
-def numbers(keys: Tensor, draws: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """See `philox.random_numbers`."""
-    high, low = (torch.empty(rows, dtype=torch.int64, device=draws.device) for _ in range(2))
-    numbers_kernel[_grid(rows)](keys, draws, high, low, rows, SIZE=BLOCK, **OPTIONS)
-    return high, low
-
-
-def targets(keys: Tensor, draws: Tensor, total: Tensor, rows: int, stratified: bool) -> Tensor:
-    """See `philox.random_targets`."""
-    out = torch.empty(rows, dtype=torch.int64, device=draws.device)
-    targets_kernel[_grid(rows)](keys, draws, total, out, rows, STRATIFIED=stratified, SIZE=BLOCK, **OPTIONS)
-    return out
-
-
-def draw(
-    tree: tuple[Tensor, Tensor],
-    stream: tuple[Tensor, Tensor],
-    stored: tuple[Tensor, Tensor],
-    rows: int,
-    capacity: int,
-    stratified: bool,
-    ranged: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `leaf_operators.draw_leaves`: sums and starts, keys and draws, head and tail together."""
-    parts, device = triton.cdiv(rows, DRAWN), tree[0].device
-    ids, leaves, live, least = (
-        torch.empty(shape, dtype=torch.int64, device=device) for shape in (rows, rows, (), parts)
-    )
-    draw_kernel[(parts,)](
-        *(*tree, *stream, *stored, ids, leaves, live, least, rows, capacity),
-        **{"DEPTH": levels(capacity).depth, "STRATIFIED": stratified, "RANGED": ranged, "SIZE": DRAWN, **OPTIONS},
-    )
-    return ids, leaves, live, least
-
-
-def weigh(
-    drawn: tuple[Tensor, Tensor, Tensor],
-    size: Tensor,
-    beta: Tensor,
-    counters: tuple[Tensor, Tensor],
-    weighted: bool,
-    by_batch: bool,
-) -> tuple[Tensor, Tensor]:
-    """See `leaf_operators.weigh_leaves`: leaves, live and least, draws and counts together."""
-    leaves, live, least = drawn
-    rows = len(leaves)
-    probabilities, weights = (
-        torch.empty(rows, dtype=kind, device=leaves.device) for kind in (beta.dtype, torch.float32)
-    )
-    weigh_kernel[_grid(rows)](
-        *(leaves, live, least, len(least), size, beta, *counters, probabilities, weights, rows),
-        **{"WEIGHTED": weighted, "BY_BATCH": by_batch, "SIZE": BLOCK, **OPTIONS},
-    )
-    return probabilities, weights
 
 
 def update(

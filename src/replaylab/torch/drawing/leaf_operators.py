@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from replaylab.torch.drawing.fixed_point import ONE, leaves_of
-from replaylab.torch.drawing.philox import random_targets
+from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.power import power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, find_leaves, levels, sum_before, write_leaves
 from replaylab.torch.operators import operator
@@ -41,88 +41,48 @@ def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged:
     return ends[1], total - torch.where(slots[1] < slots[0], gap + total, gap)
 
 
-@operator(
-    "draw_leaves(Tensor sums, Tensor starts, Tensor keys, Tensor factors, Tensor draws, Tensor head, Tensor tail, "
-    "int rows, int capacity, bool stratified, bool ranged, bool triton) -> (Tensor, Tensor, Tensor, Tensor)"
-)
 def draw_leaves(
     sums: Tensor,
-    starts: Tensor,
-    keys: Tensor,
-    factors: Tensor,
-    draws: Tensor,
+    stream: RandomStream,
     head: Tensor,
     tail: Tensor,
     rows: int,
     capacity: int,
     stratified: bool,
     ranged: bool,
-    triton: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the ids of drawn steps (rows,) and their leaves, the sum of the leaves of stored steps, (), and the least.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the ids of drawn steps (rows,) and their leaves, and the sum of the leaves of stored steps, ().
 
-    If that sum is 0, no step can be drawn, and all ids are −1.
-    The last one has the smallest leaf of each part of the batch, in however many parts it was drawn.
+    If that sum is 0, no step can be drawn, and all ids are −1. For the arguments see `live_leaves`.
     """
-    if triton:
-        drawn: tuple[Tensor, Tensor, Tensor, Tensor] = _kernels().draw(
-            (sums, starts), (keys, draws), (head, tail), rows, capacity, stratified, ranged
-        )
-        return drawn
     before, live = live_leaves(sums, head, tail, capacity, ranged)
-    targets = before + random_targets(keys, factors, draws, live, rows, stratified, False)
+    targets = before + stream.targets(live, rows, stratified=stratified)
     total = sums[levels(capacity).length - 1]
     targets = torch.where(targets >= total, targets - total, targets)
     slots, leaves = find_leaves(sums, torch.where(live > 0, targets, -1), capacity)  # of −1 the first slot is found
     newest = head - 1
-    ids = torch.where(live > 0, newest - (newest - slots) % capacity, -1)
-    return ids, leaves, live.clone(), leaves.amin(0, keepdim=True)
+    return torch.where(live > 0, newest - (newest - slots) % capacity, -1), leaves, live
 
 
-@operator(
-    "weigh_leaves(Tensor leaves, Tensor live, Tensor least, Tensor size, Tensor beta, Tensor(a!) draws, "
-    "Tensor(b!) counts, bool weighted, bool by_batch, bool triton) -> (Tensor, Tensor)"
-)
 def weigh_leaves(
-    leaves: Tensor,
-    live: Tensor,
-    least: Tensor,
-    size: Tensor,
-    beta: Tensor,
-    draws: Tensor,
-    counts: Tensor,
-    weighted: bool,
-    by_batch: bool,
-    triton: bool,
+    leaves: Tensor, live: Tensor, size: Tensor, beta: Tensor, weighted: bool, by_batch: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the probabilities and float32 weights of drawn leaves, (B,) each, and count the draw.
-
-    If `live` is 0, all are 0.
+    """Return the probabilities and float32 weights of drawn leaves, (B,) each; all 0 if `live` is 0.
 
     Args:
         leaves: int64 (B,).
         live: The sum of the leaves of stored steps, ().
-        least: The smallest leaf of each part of the batch.
-        size: N, (); not read if `by_batch`.
+        size: N, ().
         beta: β, ().
-        draws: Number of draws so far.
-        counts: Counters, the first of which is the number of drawn rows.
         weighted: Whether weights are (N·P)^−β; if not, they are 1.
         by_batch: Whether they are divided by the largest one of the batch, which is that of the smallest leaf.
-        triton: Whether kernels of Triton run.
     """
-    if triton:
-        weighed: tuple[Tensor, Tensor]
-        weighed = _kernels().weigh((leaves, live, least), size, beta, (draws, counts), weighted, by_batch)
-        return weighed
-    draws.add_(1)
-    counts[0].add_(len(leaves))
     real = beta.dtype
     probability = torch.where(live > 0, leaves.to(real) / live, 0.0)
     if not weighted:
         return probability, (live > 0).to(torch.float32).expand_as(leaves).clone()
     masses = leaves.clamp(min=1).to(real)
-    ratio = (least.amin().clamp(min=1).to(real) if by_batch else live.to(real) / size) / masses
+    ratio = (leaves.amin().clamp(min=1).to(real) if by_batch else live.to(real) / size) / masses
     return probability, torch.where(live > 0, power(ratio, beta), 0.0).to(torch.float32)
 
 

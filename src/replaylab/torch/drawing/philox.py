@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from replaylab.replay.data.forks import watch
-from replaylab.torch.operators import operator
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -25,7 +24,6 @@ class RandomStream(nn.Module):
     Args:
         seed: Seed of 64 bits.
         device: Device of the numbers.
-        triton: Whether kernels of Triton run.
 
     Attributes:
         copied: Whether it is a copy, in a forked process, of a stream that the parent draws from.
@@ -35,9 +33,8 @@ class RandomStream(nn.Module):
     factors: Tensor
     draws: Tensor
 
-    def __init__(self, seed: int, device: torch.device, triton: bool = False) -> None:
+    def __init__(self, seed: int, device: torch.device) -> None:
         super().__init__()
-        self.triton = triton
         empty = torch.zeros(ROUNDS, 2, 1, dtype=torch.int64, device=device)
         self.register_buffer("keys", empty, persistent=False)
         factors = torch.tensor([MULTIPLIERS, MULTIPLIERS[::-1]], device=device)[..., None]
@@ -72,8 +69,18 @@ class RandomStream(nn.Module):
             rows: Number of random numbers.
             stratified: Whether to draw one from each of as many equal segments of the total.
         """
-        targets: Tensor = random_targets(self.keys, self.factors, self.draws, total, rows, stratified, self.triton)
-        return targets
+        high, low = self.numbers(rows)
+        if stratified:
+            return stratum(torch.arange(rows, device=high.device), rows, high, low, total)
+        return scaled(high, low, total)
+
+    def numbers(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Return random numbers of 64 bits, upper and lower halves, int64 (rows,); see `targets`."""
+        row = torch.arange(rows, device=self.draws.device)
+        low, high = (self.draws & LOW).expand(rows), (self.draws >> 32).expand(rows)
+        multiplied, mixed = torch.stack((row, low)), torch.stack((high, torch.zeros_like(row)))
+        words = random_words(self.keys, self.factors, multiplied, mixed)
+        return words[0][0].clone(), words[1][1].clone()
 
 
 def seed_of_torch() -> int:
@@ -96,39 +103,6 @@ def random_words(keys: Tensor, factors: Tensor, multiplied: Tensor, mixed: Tenso
         multiplied = ((product >> 32) ^ mixed ^ keys[r]) & LOW
         mixed = product.flip(0)
     return multiplied, mixed & LOW
-
-
-@operator("random_numbers(Tensor keys, Tensor factors, Tensor draws, int rows, bool triton) -> (Tensor, Tensor)")
-def random_numbers(keys: Tensor, factors: Tensor, draws: Tensor, rows: int, triton: bool) -> tuple[Tensor, Tensor]:
-    """Return random numbers of 64 bits, upper and lower halves, int64 (rows,)."""
-    if triton:
-        from replaylab.torch.drawing import kernels
-
-        numbers: tuple[Tensor, Tensor] = kernels.numbers(keys, draws, rows)
-        return numbers
-    row = torch.arange(rows, device=draws.device)
-    low, high = (draws & LOW).expand(rows), (draws >> 32).expand(rows)
-    words = random_words(keys, factors, torch.stack((row, low)), torch.stack((high, torch.zeros_like(row))))
-    return words[0][0].clone(), words[1][1].clone()
-
-
-@operator(
-    "random_targets(Tensor keys, Tensor factors, Tensor draws, Tensor total, int rows, bool stratified, "
-    "bool triton) -> Tensor"
-)
-def random_targets(
-    keys: Tensor, factors: Tensor, draws: Tensor, total: Tensor, rows: int, stratified: bool, triton: bool
-) -> Tensor:
-    """See `RandomStream.targets`."""
-    if triton:
-        from replaylab.torch.drawing import kernels
-
-        targets: Tensor = kernels.targets(keys, draws, total, rows, stratified)
-        return targets
-    high, low = random_numbers(keys, factors, draws, rows, False)
-    if stratified:
-        return stratum(torch.arange(rows, device=high.device), rows, high, low, total)
-    return scaled(high, low, total)
 
 
 def scaled(high: Tensor, low: Tensor, total: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ holds the levels one after the other, the leaves first and the total last; `peak
 node, without the level of the leaves. Each level but the last is filled up to a multiple of `FAN`.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -36,7 +35,6 @@ class Levels(NamedTuple):
         return self.starts[1]
 
 
-@cache
 def levels(capacity: int) -> Levels:
     """Return the levels of a tree of C leaves."""
     widths = [-(-capacity // FAN) * FAN]
@@ -92,12 +90,12 @@ def find_leaves(sums: Tensor, targets: Tensor, capacity: int) -> tuple[Tensor, T
 
 def sum_before(sums: Tensor, slots: Tensor, capacity: int) -> Tensor:
     """Return the sums of the leaves before some slots, int64 (n,)."""
-    siblings = torch.arange(FAN, device=slots.device)
+    tree, siblings = levels(capacity), torch.arange(FAN, device=slots.device)
     before = torch.zeros_like(slots)
-    for level in range(levels(capacity).depth):
+    for level in range(tree.depth):
         node = slots >> BITS * level
         first = (node >> BITS) << BITS
-        children = sums[first[:, None] + (siblings + levels(capacity).starts[level])]
+        children = sums[first[:, None] + (siblings + tree.starts[level])]
         before = before + torch.where(siblings < (node - first)[:, None], children, 0).sum(1)
     return before
 

@@ -1,6 +1,7 @@
 """Samplers on a device: the draws of stored steps, and their probabilities."""
 
-from typing import NamedTuple
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sampler, Uniform
 from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
 from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves, weigh_leaves
-from replaylab.torch.drawing.philox import RandomStream, random_numbers
+from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.power import exp2, exp2_m1, log2_1p, power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, PriorityTree
 from replaylab.torch.rows.step_ring import StepRing
@@ -24,6 +25,12 @@ class Drawn(NamedTuple):
     weight: Tensor
 
 
+class Kind(IntEnum):
+    """Ways to draw, as `gather_kernel` knows them."""
+
+    PROPORTIONAL, GEOMETRIC, RECENCY, COMBINED, UNIFORM = range(1, 6)
+
+
 class Draws(nn.Module):
     """Draws for one sampler.
 
@@ -34,27 +41,40 @@ class Draws(nn.Module):
 
     Attributes:
         scheduled: The sampler's number that may change over a run, ().
+        call: Which draw of a burst is next, from 1 on, ().
+        tree: The priorities, if there are any.
     """
 
     sampler: Sampler
     scheduled: Tensor
+    call: Tensor
+    tree: PriorityTree | None
 
     def __init__(self, sampler: Sampler, ring: StepRing, real: torch.dtype) -> None:
         super().__init__()
-        self.sampler, self.ring, self.real = sampler, ring, real
+        self.sampler, self.ring, self.real, self.tree = sampler, ring, real, None
         self.register_buffer("scheduled", torch.zeros_like(ring.head, dtype=real), persistent=False)
+        self.register_buffer("call", torch.ones_like(ring.head), persistent=False)
 
     def draw(self, stream: RandomStream, rows: int, counts: Tensor) -> Drawn:
         """Draw a batch, and count its rows in the first of `counts`."""
-        ids = self.choose(stream, rows)
-        drawn = Drawn(ids, self.probabilities(ids, rows), torch.ones_like(ids, dtype=torch.float32))
+        drawn = self.choose(stream, rows)
         self.finish()
         stream.draws.add_(1)
-        counts[0].add_(len(ids))
+        counts[0].add_(len(drawn.ids))
         return drawn
 
-    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+    def choose(self, stream: RandomStream, rows: int) -> Drawn:
+        """Return drawn steps."""
+        ids = self.ids(stream, rows)
+        return Drawn(ids, self.probabilities(ids, rows), torch.ones_like(ids, dtype=torch.float32))
+
+    def ids(self, stream: RandomStream, rows: int) -> Tensor:
         """Return drawn ids."""
+        raise NotImplementedError
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the constants of `gather_kernel` that say how it draws."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -83,9 +103,13 @@ class UniformDraws(Draws):
 
     sampler: Uniform
 
-    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+    def ids(self, stream: RandomStream, rows: int) -> Tensor:
         """Return drawn ids."""
         return self.ring.tail + stream.targets(self.ring.size, rows, stratified=self.sampler.stratified)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the kernel's constants."""
+        return {"KIND": Kind.UNIFORM, "STRATIFIED": self.sampler.stratified}
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
         """Return 1/N for stored steps."""
@@ -97,11 +121,15 @@ class CombinedDraws(Draws):
 
     sampler: Combined
 
-    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+    def ids(self, stream: RandomStream, rows: int) -> Tensor:
         """Return drawn ids."""
         ids = self.ring.tail + stream.targets(self.ring.size, rows)
         newest = (self.ring.head - 1).expand(1)
         return torch.cat((ids if self.sampler.mode == "plus" else ids[:-1], newest))
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the kernel's constants."""
+        return {"KIND": Kind.COMBINED}
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:
         """Return (U/N + [newest]) / (U + 1)."""
@@ -117,20 +145,19 @@ class RecencyDraws(Draws):
     """`Recency`: uniform over the newest steps, fewer with each update of a burst."""
 
     sampler: Recency
-    call: Tensor
-
-    def __init__(self, sampler: Recency, ring: StepRing, real: torch.dtype) -> None:
-        super().__init__(sampler, ring, real)
-        self.register_buffer("call", torch.ones_like(ring.head), persistent=False)
 
     def _window(self) -> Tensor:
         size, exponent = self.ring.size, 1000.0 * self.call.to(self.real) / self.sampler.burst
         wanted = (size.to(self.real) * power(self.scheduled, exponent)).to(torch.int64)
         return torch.minimum(size, wanted.clamp(min=self.sampler.least))
 
-    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+    def ids(self, stream: RandomStream, rows: int) -> Tensor:
         """Return drawn ids."""
         return self.ring.head - 1 - stream.targets(self._window(), rows)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the kernel's constants."""
+        return {"KIND": Kind.RECENCY, "BURST": self.sampler.burst, "LEAST": self.sampler.least}
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
         """Return 1/c for the newest c steps."""
@@ -153,13 +180,17 @@ class GeometricDraws(Draws):
         q = torch.tensor(1.0 / (1.0 + sampler.expected_age), dtype=torch.float64).clamp(max=1.0 - 2.0**-53)
         self._log_kept = float(log2_1p(-q))
 
-    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+    def ids(self, stream: RandomStream, rows: int) -> Tensor:
         """Return drawn ids."""
         size = self.ring.size
-        high, low = random_numbers(stream.keys, stream.factors, stream.draws, rows, stream.triton)
+        high, low = stream.numbers(rows)
         uniform = ((high << 20) + (low >> 12) + 0.5).to(self.real) * 2.0**-52
         age = (log2_1p(uniform * exp2_m1(size.to(self.real) * self._log_kept)) / self._log_kept).to(torch.int64)
         return self.ring.head - 1 - torch.minimum(age, size - 1)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the kernel's constants."""
+        return {"KIND": Kind.GEOMETRIC, "LOG_KEPT": self._log_kept}
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
         """Return q(1 − q)^age / (1 − (1 − q)^N)."""
@@ -180,6 +211,7 @@ class ProportionalDraws(Draws):
     """
 
     sampler: Prioritized | LAP
+    tree: PriorityTree
     largest_ever: Tensor
     numbers: Tensor
 
@@ -192,22 +224,28 @@ class ProportionalDraws(Draws):
         numbers = torch.tensor([sampler.alpha, getattr(sampler, "epsilon", 0.0)], dtype=real)
         self.register_buffer("numbers", numbers.to(device), persistent=False)
 
-    def draw(self, stream: RandomStream, rows: int, counts: Tensor) -> Drawn:
-        """Draw a batch, and count its rows in the first of `counts`."""
-        ring, tree = self.ring, self.tree
-        drawing = (stream.keys, stream.factors, stream.draws, ring.head, ring.tail)
-        how = (rows, ring.capacity, getattr(self.sampler, "stratified", True), ring.sides is not None, self.triton)
-        ids, *leaves = draw_leaves(tree.sums, tree.starts, *drawing, *how)
-        if ids.device.type == "cpu" and not is_compiling() and not leaves[1]:  # on a GPU, this would wait
+    def choose(self, stream: RandomStream, rows: int) -> Drawn:
+        """Return drawn steps."""
+        ring, config = self.ring, self.recipe()
+        how = (rows, ring.capacity, config["STRATIFIED"], ring.sides is not None)
+        ids, leaves, live = draw_leaves(self.tree.sums, stream, ring.head, ring.tail, *how)
+        if ids.device.type == "cpu" and not is_compiling() and not live:  # on a GPU, this would wait
             raise EmptyBufferError(
                 "every stored step has priority 0, so none can be drawn; give at least one a positive priority with "
                 "update_priorities"
             )
-        weighted = isinstance(self.sampler, Prioritized)
-        by_batch = getattr(self.sampler, "normalize", "batch") != "none"
-        size = ring.head if by_batch else ring.size
-        counters = (stream.draws, counts)
-        return Drawn(ids, *weigh_leaves(*leaves, size, self.scheduled, *counters, weighted, by_batch, self.triton))
+        return Drawn(
+            ids, *weigh_leaves(leaves, live, ring.size, self.scheduled, config["WEIGHTED"], config["BY_BATCH"])
+        )
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the kernel's constants."""
+        return {
+            "KIND": Kind.PROPORTIONAL,
+            "STRATIFIED": getattr(self.sampler, "stratified", True),
+            "WEIGHTED": isinstance(self.sampler, Prioritized),
+            "BY_BATCH": getattr(self.sampler, "normalize", "batch") != "none",
+        }
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
         """Return leaf / Σ leaf."""

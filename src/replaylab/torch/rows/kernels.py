@@ -1,4 +1,4 @@
-"""Triton's kernels of `assembly` and `step_ring`: bit for bit the same, in few launches."""
+"""Triton's kernels of `step_ring`: bit for bit the same, in few launches."""
 
 from typing import Any
 
@@ -7,78 +7,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
+from replaylab.torch.rows.packing import TERMINATED
 
-_TERMINATED, _TRUNCATED = tl.constexpr(TERMINATED), tl.constexpr(TRUNCATED)
+_TERMINATED = tl.constexpr(TERMINATED)
 
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 
 ROWS, WORDS = 16, 64
 """Rows and words that a program copies at a time."""
-
-
-@triton.jit
-def gather_kernel(
-    frames, rest, flags, side, head_at, ids, powers, plan, out, returns, ends, places,
-    rows, capacity, frame_width, width, column, envs, words,
-    STEPS: tl.constexpr, REWARDS: tl.constexpr, DERIVED: tl.constexpr, FRAMES: tl.constexpr,
-    SIZE: tl.constexpr, WORDS: tl.constexpr,
-):  # fmt: skip
-    """See `gathering.gather_rows`."""
-    row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
-    inside = row < rows
-    head = tl.load(head_at)
-    step = tl.maximum(tl.load(ids + row, mask=inside, other=0), 0)
-    drawn = step % capacity
-    last = step
-    count = step * 0
-    flag = count
-    total = tl.zeros((SIZE,), tl.float64)
-    taken = inside
-    for k in tl.static_range(STEPS):
-        if k > 0:
-            step += envs
-            taken = taken & (flag == 0) & (step < head)
-        slot = step % capacity
-        if REWARDS:
-            reward = tl.load(rest + slot * width + column, mask=taken, other=0).to(tl.float32, bitcast=True)
-            total += tl.where(taken, tl.load(powers + k) * reward.to(tl.float64), 0.0)
-        flag = tl.where(taken, tl.load(flags + slot, mask=taken, other=0).to(tl.int64), flag)
-        last = tl.where(taken, step, last)
-        count += taken.to(tl.int64)
-    slot = last % capacity
-    terminated = (flag & _TERMINATED) != 0
-    following = slot
-    if DERIVED:
-        place = tl.load(side + slot, mask=inside, other=-1).to(tl.int64)
-        after = last + envs
-        following = tl.where(after < head, after % capacity, capacity + last % envs)
-        following = tl.where(place >= 0, capacity + envs + place, following)
-        following = tl.where(terminated, slot, following)
-    once = inside & (tl.program_id(1) == 0)
-    discount = tl.where(terminated, 0.0, tl.load(powers + count, mask=inside, other=0.0))
-    tl.store(returns + row, total.to(tl.float32), mask=once)
-    tl.store(returns + rows + row, discount.to(tl.float32), mask=once)
-    tl.store(ends + row, terminated.to(tl.uint8), mask=once)
-    tl.store(ends + rows + row, ((flag & _TRUNCATED) != 0).to(tl.uint8), mask=once)
-    tl.store(places + row, count, mask=once)
-    tl.store(places + rows + row, last, mask=once)
-    tl.store(places + 2 * rows + row, following, mask=once)
-    word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
-    known = word < words
-    source = tl.load(plan + word, mask=known, other=0)[None, :]
-    at = tl.load(plan + words + word, mask=known, other=0)[None, :]
-    before = tl.load(plan + 2 * words + word, mask=known, other=0)[None, :]
-    length = tl.load(plan + 3 * words + word, mask=known, other=0)[None, :]
-    offset = tl.load(plan + 4 * words + word, mask=known, other=0)[None, :]
-    mask = inside[:, None] & known[None, :]
-    from_rest = source < 2
-    place = tl.where(source == 1, slot[:, None], drawn[:, None]) * width + at
-    value = tl.load(rest + place, mask=mask & from_rest, other=0)
-    if FRAMES:
-        place = tl.where(source == 3, following[:, None], drawn[:, None]) * frame_width + at
-        value = tl.where(from_rest, value, tl.load(frames + place, mask=mask & (source >= 2), other=0))
-    tl.store(out + before * rows + row[:, None] * length + offset, value, mask=mask)
 
 
 @triton.jit
@@ -191,30 +127,6 @@ def close_kernel(
         tl.store(closings_at, tl.load(closings_at) + tl.sum(total, 0))
     tl.store(tail_at, first)
     tl.store(head_at, head)
-
-
-def gather(
-    tables: tuple[Tensor, Tensor],
-    ring: tuple[Tensor, Tensor, Tensor],
-    ids: Tensor,
-    powers: Tensor,
-    plan: Tensor,
-    column: int,
-    envs: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `gathering.gather_rows`: frames and rest, and flags, side and head together."""
-    (frames, rest), (flags, side, _), rows, words = tables, ring, len(ids), plan.shape[1]
-    out = torch.empty(rows * words, dtype=torch.int32, device=ids.device)
-    returns = torch.empty((2, rows), dtype=torch.float32, device=ids.device)
-    ends = torch.empty((2, rows), dtype=torch.bool, device=ids.device)
-    places = torch.empty((3, rows), dtype=torch.int64, device=ids.device)
-    gather_kernel[(triton.cdiv(rows, ROWS), max(1, triton.cdiv(words, WORDS)))](
-        *(frames, rest, *ring, ids.contiguous(), powers, plan, out, returns, ends.view(torch.uint8), places),
-        *(rows, len(flags), frames.shape[1], rest.shape[1], column, envs, words),
-        **{"STEPS": len(powers) - 1, "REWARDS": column >= 0, "DERIVED": len(side) > 0, "FRAMES": frames.shape[1] > 0}
-        | {"SIZE": ROWS, "WORDS": WORDS, **OPTIONS},
-    )
-    return out, returns, ends, places
 
 
 def store(

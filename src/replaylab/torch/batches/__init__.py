@@ -1,0 +1,1 @@
+"""Batches on a GPU: draws and copies of rows in one or two kernels, into one block of memory."""

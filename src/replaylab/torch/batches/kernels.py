@@ -1,0 +1,190 @@
+"""Triton's kernel of a batch: what `Draws.draw` and `Assembly.columns` do by PyTorch's operations."""
+
+import triton
+import triton.language as tl
+
+from replaylab.torch.drawing.kernels import exp2, log2_1p, power, random_number, random_target
+from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
+
+_TERMINATED, _TRUNCATED, _MOST = tl.constexpr(TERMINATED), tl.constexpr(TRUNCATED), tl.constexpr(2**62)
+
+
+@triton.jit
+def slot_of(age, top, CAPACITY: tl.constexpr):
+    """Return the slots of steps by age: 0 is the newest one, in slot `top`."""
+    slot = top - age
+    return tl.where(slot < 0, slot + CAPACITY, slot)
+
+
+@triton.jit
+def random_ages(
+    keys, draws, scheduled_at, call_at, row, rows, size,
+    KIND: tl.constexpr, STRATIFIED: tl.constexpr, BURST: tl.constexpr, LEAST: tl.constexpr, LOG_KEPT: tl.constexpr,
+):  # fmt: skip
+    """Return the ages of drawn steps and their probabilities; see `samplers.Draws`."""
+    full = tl.zeros(row.shape, tl.float64)
+    stored = full + size.to(tl.float64)
+    if KIND == 2:  # Geometric
+        number = random_number(keys, draws, row)
+        uniform = ((number >> 12).to(tl.int64).to(tl.float64) + 0.5) * 2.220446049250313e-16
+        log_kept = tl.full(row.shape, LOG_KEPT, tl.float64)
+        cut = exp2(stored * log_kept, True)
+        age = tl.minimum((log2_1p(uniform * cut) / log_kept).to(tl.int64), size - 1)
+        probability = exp2(log_kept, True) / cut * exp2(age.to(tl.float64) * log_kept, False)
+    elif KIND == 3:  # Recency
+        exponent = (full + 1000.0) * tl.load(call_at).to(tl.float64) / (full + BURST)
+        wanted = (stored * power(full + tl.load(scheduled_at), exponent)).to(tl.int64)
+        window = tl.minimum(tl.max(tl.maximum(wanted, LEAST), 0), size)
+        age = random_target(keys, draws, row, rows, window, False)
+        probability = 1.0 / (full + window.to(tl.float64))
+    else:  # Uniform, and Combined, whose last row is the newest step
+        age = size - 1 - random_target(keys, draws, row, rows, size, STRATIFIED)
+        probability = 1.0 / stored
+        if KIND == 4:
+            age = tl.where(row == rows - 1, 0, age)
+            uniform_rows = full + (rows - 1).to(tl.float64)
+            probability = (uniform_rows / stored + tl.where(age == 0, 1.0, 0.0)) / (uniform_rows + 1.0)
+    return age, probability
+
+
+@triton.jit
+def weights_of(leaf, live, least, size, scheduled_at, WEIGHTED: tl.constexpr, BY_BATCH: tl.constexpr):
+    """Return probabilities and weights of drawn leaves; see `samplers.weigh_leaves`."""
+    live = live.to(tl.float64)
+    full = tl.zeros(leaf.shape, tl.float64)
+    probability = tl.where(live > 0.0, leaf.to(tl.float64) / tl.maximum(live, 1.0), 0.0)
+    weight = full + 1.0
+    if WEIGHTED:
+        largest = tl.maximum(least, 1).to(tl.float64) if BY_BATCH else live / size.to(tl.float64)
+        weight = power(largest / tl.maximum(leaf, 1).to(tl.float64), full + tl.load(scheduled_at))
+    return probability, tl.where(live > 0.0, weight, 0.0).to(tl.float32)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def gather_kernel(
+    draws, counts, call_at, scratch, keys, scheduled_at, head_at, tail_at, frames, rest, flags, side, powers, plan,
+    out, rows,
+    KIND: tl.constexpr, CAPACITY: tl.constexpr, ENVS: tl.constexpr, WIDTH: tl.constexpr, FRAME_WIDTH: tl.constexpr,
+    COLUMN: tl.constexpr, STEPS: tl.constexpr, STACK: tl.constexpr, ZERO: tl.constexpr, DERIVED: tl.constexpr,
+    COPIED: tl.constexpr, STRATIFIED: tl.constexpr, WEIGHTED: tl.constexpr, BY_BATCH: tl.constexpr,
+    BURST: tl.constexpr, LEAST: tl.constexpr, LOG_KEPT: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
+):  # fmt: skip
+    """Draw steps, or take those that `draw_kernel` drew (`KIND` 1), and copy what a batch has of them.
+
+    `KIND` is a `samplers.Kind`. `out` is laid out as `Block` says.
+    """
+    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = row < rows
+    once = inside & (tl.program_id(1) == 0)
+    head, tail = tl.load(head_at), tl.load(tail_at)
+    size = head - tail
+    rows = rows.to(tl.int64)
+    numbers = out.to(tl.pointer_type(tl.int64))
+    reals = out.to(tl.pointer_type(tl.float64))
+    floats = out.to(tl.pointer_type(tl.float32)) + rows * (6 + COPIED)
+    if KIND == 1:
+        step = tl.load(numbers + row, mask=inside, other=0)
+        leaf = tl.load(numbers + rows + row, mask=once, other=1)
+        turn = tl.load(scratch + 4)
+        live, least = tl.load(scratch), tl.load(scratch + 1 + turn)
+        probability, weight = weights_of(leaf, live, least, size, scheduled_at, WEIGHTED, BY_BATCH)
+        tl.store(reals + rows + row, probability, mask=once)
+        tl.store(floats + row, weight, mask=once)
+        first = (tl.program_id(0) == 0) & (tl.program_id(1) == 0)
+        tl.store(scratch + 2 - turn, _MOST, mask=first)
+        tl.store(scratch + 3, 1 - turn, mask=first)
+        tl.store(draws, tl.load(draws) + 1, mask=first)
+        tl.store(counts, tl.load(counts) + rows, mask=first)
+        age = head - 1 - tl.maximum(step, tail)
+    else:
+        age, probability = random_ages(
+            keys, draws, scheduled_at, call_at, row, rows, size, KIND, STRATIFIED, BURST, LEAST, LOG_KEPT
+        )
+        tl.store(numbers + row, head - 1 - age, mask=once)
+        tl.store(reals + rows + row, probability, mask=once)
+        tl.store(floats + row, tl.full((SIZE,), 1.0, tl.float32), mask=once)
+        tl.debug_barrier()  # all of this program have read what its last program changes
+        programs = tl.num_programs(0) * tl.num_programs(1)
+        last_one = tl.atomic_add(scratch + 5, 1, sem="acq_rel") == programs - 1
+        tl.store(scratch + 5, 0, mask=last_one)
+        tl.store(draws, tl.load(draws) + 1, mask=last_one)
+        tl.store(counts, tl.load(counts) + rows, mask=last_one)
+        if KIND == 3:
+            call = tl.load(call_at)
+            tl.store(call_at, tl.where(call >= BURST, 1, call + 1), mask=last_one)
+    age = tl.where(inside, age, 0).to(tl.int32)
+    top = ((head - 1) % CAPACITY).to(tl.int32)
+    slot = slot_of(age, top, CAPACITY)
+    # The steps ahead: what is loaded of one does not wait for the step before.
+    last_age, last = age, slot
+    flag = tl.load(flags + slot, mask=inside, other=0).to(tl.int32)
+    going = inside
+    count = tl.full((SIZE,), 1, tl.int32)
+    total = tl.zeros((SIZE,), tl.float64)
+    for k in tl.static_range(STEPS):
+        ahead = age - ENVS * k
+        stored = inside & (ahead >= 0)
+        there = slot_of(ahead, top, CAPACITY)
+        if k > 0:
+            going = going & (flag == 0) & stored
+            flag = tl.where(going, tl.load(flags + there, mask=stored, other=0).to(tl.int32), flag)
+            last_age, last = tl.where(going, ahead, last_age), tl.where(going, there, last)
+            count += going.to(tl.int32)
+        if COLUMN >= 0:
+            reward = tl.load(rest + there.to(tl.int64) * WIDTH + COLUMN, mask=stored, other=0)
+            reward = reward.to(tl.float32, bitcast=True).to(tl.float64)
+            total += tl.where(going, tl.load(powers + k) * reward, 0.0)
+    terminated = (flag & _TERMINATED) != 0
+    if COLUMN >= 0:
+        discount = tl.where(terminated, 0.0, tl.load(powers + count, mask=inside, other=0.0))
+        tl.store(numbers + 2 * rows + row, count.to(tl.int64), mask=once)
+        tl.store(floats + rows + row, total.to(tl.float32), mask=once)
+        tl.store(floats + 2 * rows + row, discount.to(tl.float32), mask=once)
+    flags_out = out + rows * (4 * (9 + COPIED)) + row
+    tl.store(flags_out, terminated.to(tl.uint8), mask=once)
+    tl.store(flags_out + rows, ((flag & _TRUNCATED) != 0).to(tl.uint8), mask=once)
+    following = last
+    if DERIVED:
+        place = tl.load(side + last, mask=inside, other=-1)
+        after = last_age - ENVS
+        following = tl.where(after >= 0, slot_of(after, top, CAPACITY), CAPACITY + ENVS - 1 - last_age)
+        following = tl.where(place >= 0, CAPACITY + ENVS + place, following)
+        following = tl.where(terminated, last, following)
+    shown, last_shown = row * 0, row * 0  # earlier steps of the episode that a stack can show
+    if STACK > 1:
+        back, last_back = inside, inside
+        for k in tl.static_range(1, STACK):
+            stored = inside & (age + ENVS * k < size)
+            flag = tl.load(flags + slot_of(age + ENVS * k, top, CAPACITY), mask=stored, other=1)
+            back = back & (flag == 0)
+            shown += back.to(tl.int32)
+            stored = inside & (last_age + ENVS * k < size)
+            flag = tl.load(flags + slot_of(last_age + ENVS * k, top, CAPACITY), mask=stored, other=1)
+            last_back = last_back & (flag == 0)
+            last_shown += last_back.to(tl.int32)
+    word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
+    known = word < COPIED
+    source = tl.load(plan + word, mask=known, other=0)[None, :]
+    at = tl.load(plan + COPIED + word, mask=known, other=0)[None, :]
+    before = tl.load(plan + 2 * COPIED + word, mask=known, other=0).to(tl.int64)[None, :]
+    length = tl.load(plan + 3 * COPIED + word, mask=known, other=0)[None, :]
+    offset = tl.load(plan + 4 * COPIED + word, mask=known, other=0)[None, :]
+    mask = inside[:, None] & known[None, :]
+    of_last = (source & 1) == 1
+    from_rest = source < 2
+    place = tl.where(of_last, last[:, None], slot[:, None]).to(tl.int64) * WIDTH + at
+    value = tl.load(rest + place, mask=mask & from_rest, other=0)
+    if FRAME_WIDTH > 0:
+        place = tl.where(of_last, following[:, None], slot[:, None])
+        if STACK > 1:  # of the drawn step (4), or of the last one (5)
+            behind = tl.load(plan + 5 * COPIED + word, mask=known, other=0)[None, :]
+            most = tl.where(of_last, last_shown[:, None], shown[:, None])
+            older = tl.where(of_last, last_age[:, None], age[:, None]) + ENVS * tl.minimum(behind, most)
+            place = tl.where(source >= 4, slot_of(older, top, CAPACITY), place)
+        frame_mask = mask & (source >= 2)
+        if ZERO:
+            frame_mask = frame_mask & ((source < 4) | (behind <= most))
+        place = place.to(tl.int64) * FRAME_WIDTH + at
+        value = tl.where(from_rest, value, tl.load(frames + place, mask=frame_mask, other=0))
+    words = out.to(tl.pointer_type(tl.int32)) + rows * 6
+    tl.store(words + before * rows + row[:, None] * length + offset, value, mask=mask)
