@@ -148,10 +148,10 @@ def test_operators_are_declared_as_they_are():
     stored = (ring.frames, ring.rest, ring.flags, ring.side, ring.owners, ring.head, ring.tail, ring.closings)
     rows = [torch.ones(2, width, dtype=torch.int32) for width in (ring.frames.shape[1], ring.rest.shape[1])]
     counts = replay.parts.counts
-    changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, draws.largest_ever, tree.starts, draws.numbers)
+    changed = (tree.sums, tree.peaks, tree.waiting, tree.tickets, tree.updates, draws.largest_ever, tree.tally, counts)
     calls = {
-        "update_leaves": (*changed, ring.head, ring.tail, ids, values[0][0], counts, 0, 2**40, CAPACITY, False),
-        "store_leaves": (tree.sums, tree.peaks, tree.starts, draws.largest_ever, ring.head, 2, CAPACITY, False, False),
+        "update_leaves": (*changed, draws.numbers, ring.head, ring.tail, ids, values[0][0], 0, 2**40, CAPACITY, False),
+        "store_leaves": (tree.sums, tree.peaks, draws.largest_ever, ring.head, 2, CAPACITY, False),
         "store_steps": (*stored, *rows, torch.ones(2, dtype=torch.uint8), rows[0], 2, ring.sides, False),
     }
     for name, arguments in calls.items():

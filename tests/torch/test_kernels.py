@@ -43,12 +43,12 @@ def test_kernels_compile(target):
     from replaylab.torch.batches import kernels as batch_kernels
     from replaylab.torch.batches.sampling import Recipe
     from replaylab.torch.drawing import kernels
+    from replaylab.torch.drawing.launches import BLOCK, STORED
     from replaylab.torch.launching import OPTIONS
     from replaylab.torch.rows import kernels as row_kernels
 
     recipe = Recipe(1, 10**6, 1_000, 8, 17, 6, 3, 4, True, True, 43, True, True, True)._asdict()
     tree = {"STARTS": levels(10**6).starts, "DEPTH": 4, "CAPACITY": 10**6}
-    wholes = {"SIZE": kernels.BLOCK}
     copied = {"SIZE": row_kernels.ROWS, "WORDS": row_kernels.WORDS}
     signatures = {
         kernels.draw_kernel: (
@@ -56,13 +56,15 @@ def test_kernels_compile(target):
             {**tree, "STRATIFIED": True, "RANGED": True, "SIZE": 16},
         ),
         kernels.feedback_kernel: (
-            (*3 * (POINTER,), "*fp64", *3 * (POINTER,), "*fp32", *3 * (POINTER,), *3 * (SCALAR,)),
-            {"KIND": 0, **wholes},
+            ("*i32", *4 * (POINTER,), "*fp64", *3 * (POINTER,), "*fp32", POINTER, "i32"),
+            {**tree, "KIND": 0, "MOST": 2**40, "EVER": False, "SIZE": BLOCK},
         ),
-        kernels.write_kernel: (6 * (POINTER,) + (SCALAR,), {"DEPTH": 4, **wholes}),
-        kernels.peak_kernel: (7 * (POINTER,) + 4 * (SCALAR,), {"LEVEL": 1, **wholes}),
-        kernels.store_kernel: (5 * (POINTER,) + 2 * (SCALAR,), {"DEPTH": 4, "EVER": False, "SIZE": kernels.STORED}),
-        kernels.probe_kernel: (("*fp64",), wholes),
+        kernels.write_kernel: (
+            (*2 * (POINTER,), "*i32", *5 * (POINTER,), "i32"),
+            {"STARTS": tree["STARTS"], "DEPTH": 4, "EVER": False, "SIZE": BLOCK},
+        ),
+        kernels.store_kernel: ((*4 * (POINTER,), "i32"), {**tree, "EVER": False, "SIZE": STORED}),
+        kernels.probe_kernel: (("*fp64", "i32"), {"SIZE": 16}),
         batch_kernels.gather_kernel: (
             (*5 * (POINTER,), "*fp64", *2 * (POINTER,), *2 * ("*i32",), "*u8", "*i32", "*fp64", "*i32", "*u8", "i32"),
             {**recipe, **copied},
@@ -76,7 +78,7 @@ def test_kernels_compile(target):
             + 4 * (SCALAR,),
             {"FRAME_WIDTH": 100, "WIDTH": 9, "DERIVED": True, **copied},
         ),
-        row_kernels.close_kernel: (5 * (POINTER,) + 4 * (SCALAR,), {"DERIVED": True, **wholes}),
+        row_kernels.close_kernel: (5 * (POINTER,) + 4 * (SCALAR,), {"DERIVED": True, "SIZE": 128}),
     }
     all_kernels = {
         kernel

@@ -30,7 +30,7 @@ class Launcher:
         self._on_gpu = self._device.type == "cuda"
         self._addresses = tuple(tensor.data_ptr() for tensor in tensors)
         self._behind = tuple(constants[name] for name in kernel.arg_names if name in constants)
-        self._kept: dict[Any, Any] = {}
+        self._compiled: dict[Any, Any] = {}
 
     def __call__(self, grid: tuple[int, int, int], key: Any, *changing: Any) -> None:
         """Launch the kernel on its tensors' device.
@@ -44,11 +44,11 @@ class Launcher:
             with torch.cuda.device(self._device):
                 self(grid, key, *changing)
             return
-        kept = self._kept.get(key)
-        if kept is None:
+        compiled = self._compiled.get(key)
+        if compiled is None:
             self._compile(grid, key, changing)
             return
-        run, function, metadata = kept
+        run, function, metadata = compiled
         stream = torch._C._cuda_getCurrentRawStream(self._device.index) if self._on_gpu else 0
         run(*grid, stream, function, metadata, None, None, None, *self._addresses, *changing, *self._behind)
 
@@ -57,13 +57,13 @@ class Launcher:
         compiled = self._kernel[grid](*self._tensors, *changing, **self._constants)
         if compiled is None:  # by Triton's interpreter
             return
-        if len(self._kept) >= MOST_KEPT:
-            self._kept.clear()
-        self._kept[key] = compiled.run, compiled.function, compiled.packed_metadata
+        if len(self._compiled) >= MOST_KEPT:
+            self._compiled.clear()
+        self._compiled[key] = compiled.run, compiled.function, compiled.packed_metadata
 
 
-class Kept(dict[str, Any]):
+class Launchers(dict[Any, Any]):
     """Launchers by name. A copy has none, since those of the original have its addresses."""
 
     def __reduce__(self) -> Any:
-        return Kept, ()
+        return Launchers, ()

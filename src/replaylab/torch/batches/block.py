@@ -86,10 +86,10 @@ class Block:
         typed: dict[torch.dtype, Tensor] = {}
         columns = {}
         for name, dtype, shape, strides, start, wanted, copied in views:
-            whole = typed.get(dtype)
-            if whole is None:
-                whole = typed[dtype] = block.view(dtype)
-            column = torch.as_strided(whole, shape, strides, start)
+            seen = typed.get(dtype)
+            if seen is None:
+                seen = typed[dtype] = block.view(dtype)
+            column = torch.as_strided(seen, shape, strides, start)
             if copied:
                 column = column.to(wanted, copy=True, memory_format=torch.contiguous_format)
             columns[name] = column

@@ -124,14 +124,14 @@ def gather_kernel(
     for k in tl.static_range(STEPS):
         ahead = age - ENVS * k
         stored = inside & (ahead >= 0)
-        there = slot_of(ahead, top, CAPACITY)
+        ahead_slot = slot_of(ahead, top, CAPACITY)
         if k > 0:
             going = going & (flag == 0) & stored
-            flag = tl.where(going, tl.load(flags + there, mask=stored, other=0).to(tl.int32), flag)
-            last_age, last = tl.where(going, ahead, last_age), tl.where(going, there, last)
+            flag = tl.where(going, tl.load(flags + ahead_slot, mask=stored, other=0).to(tl.int32), flag)
+            last_age, last = tl.where(going, ahead, last_age), tl.where(going, ahead_slot, last)
             count += going.to(tl.int32)
         if COLUMN >= 0:
-            reward = tl.load(rest + there.to(tl.int64) * WIDTH + COLUMN, mask=stored, other=0)
+            reward = tl.load(rest + ahead_slot.to(tl.int64) * WIDTH + COLUMN, mask=stored, other=0)
             reward = reward.to(tl.float32, bitcast=True).to(tl.float64)
             total += tl.where(going, tl.load(powers + k) * reward, 0.0)
     terminated = (flag & _TERMINATED) != 0

@@ -10,7 +10,7 @@ from replaylab.torch.batches.block import Block
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.priority_tree import levels
 from replaylab.torch.drawing.samplers import Draws, Kind
-from replaylab.torch.launching import Kept, Launcher
+from replaylab.torch.launching import Launchers, Launcher
 from replaylab.torch.operators import LIBRARY
 from replaylab.torch.rows.assembly import Assembly
 
@@ -52,11 +52,11 @@ class Tensors(NamedTuple):
 
 
 CHANGED = 4
-"""How many of `Tensors` the kernels change."""
+"""Number of `Tensors` that the kernels change."""
 
 
 class Recipe(NamedTuple):
-    """What does not change between the batches of a replay: constants of the kernels, by name."""
+    """Constants of the kernels, by name: everything that does not change between the batches of a replay."""
 
     KIND: int
     CAPACITY: int
@@ -149,7 +149,7 @@ class BatchKernels(nn.Module):
         self.register_buffer("plan", self.block.plan.to(counts.device), persistent=False)
         scratch = torch.tensor([0, MOST, MOST, 0, 0, 0]).to(counts.device)
         self.register_buffer("scratch", scratch, persistent=False)
-        self._device, self._kept, self._recipe = counts.device, Kept(), self._make_recipe()
+        self._device, self._launchers, self._recipe = counts.device, Launchers(), self._make_recipe()
         self._numbers = [float(number) for number in self._recipe]
 
     def sample(self, batch_size: int) -> dict[str, Tensor]:
@@ -162,9 +162,9 @@ class BatchKernels(nn.Module):
             block = torch.ops.replaylab.sample_batch(changed, others, self._numbers, rows, nbytes)
         else:
             block = torch.empty(nbytes, dtype=torch.uint8, device=self._device)
-            sampling = self._kept.get("sampling")
+            sampling = self._launchers.get("sampling")
             if sampling is None:
-                sampling = self._kept["sampling"] = Sampling(self._tensors(), self._recipe)
+                sampling = self._launchers["sampling"] = Sampling(self._tensors(), self._recipe)
             sampling(block, rows)
         return self.block.columns(block, rows)
 

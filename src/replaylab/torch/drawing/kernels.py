@@ -4,30 +4,20 @@ Decisions are made in integers, and p^α in float64 without fused operations, as
 variable TRITON_INTERPRET=1 at import run on a CPU, slowly.
 """
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from replaylab.torch.drawing.fixed_point import ONE
 from replaylab.torch.drawing.power import LN_2, LOG_SCALE, ONE_BITS, ROOT_HALF_BITS, SHIFT
-from replaylab.torch.drawing.priority_tree import BITS, FAN, MOST_UPDATES, levels
-from replaylab.torch.operators import on_its_device
+from replaylab.torch.drawing.priority_tree import BITS, FAN, MOST_UPDATES
+from replaylab.torch.launching import Launcher
 
 _BITS, _FAN = tl.constexpr(BITS), tl.constexpr(FAN)
 _ONE, _UNIT, _MOST_UPDATES = tl.constexpr(float(ONE)), tl.constexpr(ONE), tl.constexpr(MOST_UPDATES)
 _MOST, _NODES = tl.constexpr(2**62), tl.constexpr(32)
 _ONE_BITS, _ROOT_HALF_BITS = tl.constexpr(ONE_BITS), tl.constexpr(ROOT_HALF_BITS)
 _LOG_SCALE, _LN_2, _SHIFT = tl.constexpr(LOG_SCALE), tl.constexpr(LN_2), tl.constexpr(SHIFT)
-
-OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
-BLOCK = 128
-"""Rows of a program."""
-
-STORED = 1024
-"""Leaves that the one program of `store_kernel` writes at a time."""
 
 
 @triton.jit
@@ -182,13 +172,19 @@ def draw_kernel(
     tl.store(scratch + 4, turn, mask=first)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def feedback_kernel(
-    tickets, updates, largest_ever, numbers, head_at, tail_at, ids, values, slots, leaves, partials, n, capacity, most,
-    KIND: tl.constexpr, SIZE: tl.constexpr,
+    waiting, tickets, updates, largest_ever, tally, numbers, head_at, tail_at,
+    ids, values, block, n,
+    KIND: tl.constexpr, MOST: tl.constexpr, CAPACITY: tl.constexpr, STARTS: tl.constexpr, DEPTH: tl.constexpr,
+    EVER: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Make leaves of feedback, and give each slot the number of the last id that has it."""
-    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    """Make leaves of feedback, and give each slot the number of the last id that has it.
+
+    `block` takes slots, −1 where nothing applies, leaves and tickets, n each. `waiting` counts for each node above the
+    leaves the children that `write_kernel` is to look at: nodes at the lowest level count rows.
+    """
+    row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
     inside = row < n
     step = tl.load(ids + row, mask=inside, other=-1)
     value = tl.load(values + row, mask=inside, other=0.0).to(tl.float64)
@@ -207,81 +203,83 @@ def feedback_kernel(
     priority = tl.where(valid, priority, 0.0)
     raised = power(tl.maximum(priority, 2.2250738585072014e-308), tl.zeros((SIZE,), tl.float64) + alpha)
     shift = tl.full((SIZE,), _SHIFT, tl.float64)
-    scaled = tl.minimum(raised * _ONE, most.to(tl.float64))
+    scaled = tl.minimum(raised * _ONE, tl.full((SIZE,), MOST, tl.int64).to(tl.float64))
     leaf = ((scaled + shift) - shift).to(tl.int64)  # to the nearest, halves to even
     leaf = tl.where(priority > 0.0, tl.maximum(leaf, 1), 0)
     stored = inside & (step >= tl.load(tail_at)) & (step < tl.load(head_at))
     applies = stored & valid
-    slot = tl.where(applies, step % capacity, 0)
+    slot = tl.where(applies, step % CAPACITY, 0)
     ticket = (tl.load(updates) + 1) * _MOST_UPDATES + row
     tl.atomic_max(tickets + slot, ticket, mask=applies, sem="relaxed")
-    tl.store(slots + row, tl.where(applies, slot, -1), mask=inside)
-    tl.store(leaves + row, leaf, mask=inside)
-    tl.store(partials + 2 * tl.program_id(0), tl.sum(stored.to(tl.int64), 0))
-    tl.store(partials + 2 * tl.program_id(0) + 1, tl.sum((inside & (valid == 0)).to(tl.int64), 0))
+    tl.store(block + row, tl.where(applies, slot, -1), mask=inside)
+    tl.store(block + n + row, leaf, mask=inside)
+    tl.store(block + 2 * n + row, ticket, mask=inside)
+    if not EVER:
+        first = applies
+        for level in tl.static_range(1, DEPTH + 1):
+            node = STARTS[level] - STARTS[1] + (slot >> (_BITS * level))
+            before = tl.atomic_add(waiting + node, 1, mask=first, sem="relaxed")
+            first = first & (before == 0)
+    tl.atomic_add(tally, tl.sum(stored.to(tl.int64), 0), sem="relaxed")
+    tl.atomic_add(tally + 1, tl.sum((inside & (valid == 0)).to(tl.int64), 0), sem="relaxed")
     tl.atomic_max(largest_ever, tl.max(tl.where(applies, leaf, 0), 0), sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def write_kernel(
-    sums, starts, tickets, updates, slots, leaves, n,
-    DEPTH: tl.constexpr, SIZE: tl.constexpr,
+    sums, peaks, waiting, tickets, updates, tally, counts, block, n,
+    STARTS: tl.constexpr, DEPTH: tl.constexpr, EVER: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Write the leaves of rows that hold their slot's ticket, and add what changed to the nodes above."""
-    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    slot = tl.load(slots + row, mask=row < n, other=-1)
-    wins = slot >= 0
-    slot = tl.where(wins, slot, 0)
-    ticket = (tl.load(updates) + 1) * _MOST_UPDATES + row
-    wins = wins & (tl.load(tickets + slot, mask=wins, other=-1) == ticket)
-    leaf = tl.load(leaves + row, mask=wins, other=0)
+    """Write the leaves of rows that hold their slot's ticket, and add what changed to the nodes above.
+
+    Largest leaves are recomputed from the leaves up: whoever is the last to look at a node, whose children are then
+    complete, recomputes it and looks at its parent. `waiting` is then 0 again. One program counts the update, and puts
+    the number of stored steps in place of `block`'s fourth part.
+    """
+    row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    slot = tl.load(block + row, mask=row < n, other=-1)
+    applies = slot >= 0
+    slot = tl.where(applies, slot, 0)
+    ticket = tl.load(block + 2 * n + row, mask=applies, other=0)
+    wins = applies & (tl.load(tickets + slot, mask=applies, other=-1) == ticket)
+    leaf = tl.load(block + n + row, mask=wins, other=0)
     old = tl.atomic_xchg(sums + slot, leaf, mask=wins, sem="relaxed")
     change = tl.where(wins, leaf - old, 0)
     for level in tl.static_range(1, DEPTH):
-        nodes = tl.load(starts + level) + (slot >> (_BITS * level))
-        tl.atomic_add(sums + nodes, change, mask=change != 0, sem="relaxed")
-    tl.atomic_add(sums + tl.load(starts + DEPTH), tl.sum(change, 0), sem="relaxed")
+        tl.atomic_add(sums + STARTS[level] + (slot >> (_BITS * level)), change, mask=change != 0, sem="relaxed")
+    tl.atomic_add(sums + STARTS[DEPTH], tl.sum(change, 0), sem="relaxed")
+    if not EVER:
+        below = sums
+        looks = applies
+        for level in tl.static_range(1, DEPTH + 1):
+            node = slot >> (_BITS * level)
+            at = STARTS[level] - STARTS[1] + node
+            tl.debug_barrier()  # what this program wrote below is complete
+            looks = looks & (tl.atomic_add(waiting + at, -1, mask=looks, sem="acq_rel") == 1)
+            tl.debug_barrier()
+            siblings = (node[:, None] << _BITS) + tl.arange(0, _FAN)[None, :]
+            children = tl.load(below + siblings, mask=looks[:, None], other=0, cache_modifier=".cg")
+            tl.store(peaks + at, tl.max(children, 1), mask=looks)
+            below = peaks + (STARTS[level] - STARTS[1])
+    first = tl.program_id(0) == 0
+    stored, invalid = tl.load(tally), tl.load(tally + 1)
+    tl.debug_barrier()
+    tl.store(block + 3 * n, stored, mask=first)
+    tl.store(counts + 1, tl.load(counts + 1) + n - stored, mask=first)
+    tl.store(counts + 2, tl.load(counts + 2) + invalid, mask=first)
+    tl.store(updates, tl.load(updates) + 1, mask=first)
+    tl.store(tally, 0, mask=first)
+    tl.store(tally + 1, 0, mask=first)
 
 
-@triton.jit
-def peak_kernel(
-    below, peaks, slots, updates, partials, counts, applied, n, parts, child_start, start,
-    LEVEL: tl.constexpr, SIZE: tl.constexpr,
-):  # fmt: skip
-    """Recompute the largest leaf below the nodes of one level that are above some slots.
-
-    At the first level one program also counts the update, which the kernels before it must not see counted.
-    """
-    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    slot = tl.load(slots + row, mask=row < n, other=-1)
-    node = tl.where(slot >= 0, slot, 0) >> (_BITS * LEVEL)
-    children = tl.load(below + child_start + (node[:, None] << _BITS) + tl.arange(0, _FAN)[None, :])
-    tl.store(peaks + start + node, tl.max(children, 1), mask=slot >= 0)
-    if LEVEL == 1:  # noqa: SIM102
-        if tl.program_id(0) == 0:
-            stored = tl.zeros((SIZE,), tl.int64)
-            invalid = tl.zeros((SIZE,), tl.int64)
-            first = 0
-            while first < parts:
-                part = first + tl.arange(0, SIZE)
-                stored += tl.load(partials + 2 * part, mask=part < parts, other=0)
-                invalid += tl.load(partials + 2 * part + 1, mask=part < parts, other=0)
-                first += SIZE
-            tl.store(applied, tl.sum(stored, 0))
-            tl.store(counts + 1, tl.load(counts + 1) + n - tl.sum(stored, 0))
-            tl.store(counts + 2, tl.load(counts + 2) + tl.sum(invalid, 0))
-            tl.store(updates, tl.load(updates) + 1)
-
-
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def store_kernel(
-    sums, peaks, starts, largest_ever, head_at, n, capacity,
-    DEPTH: tl.constexpr, EVER: tl.constexpr, SIZE: tl.constexpr,
+    sums, peaks, largest_ever, head_at, n,
+    CAPACITY: tl.constexpr, STARTS: tl.constexpr, DEPTH: tl.constexpr, EVER: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """See `leaf_operators.store_leaves`; one program, since new steps have neighboring slots, and so few nodes."""
     siblings = tl.arange(0, _FAN)
-    first = (tl.load(head_at) - n) % capacity
-    leaves = tl.load(starts + 1)
+    first = (tl.load(head_at) - n) % CAPACITY
     if EVER:
         leaf = tl.load(largest_ever)
     else:  # the largest that is stored, without the first slot
@@ -291,100 +289,55 @@ def store_kernel(
             node = first >> (_BITS * level)
             children = tl.load(below + ((node >> _BITS) << _BITS) + siblings)
             leaf = tl.max(tl.where(siblings == node % _FAN, leaf, children), 0)
-            below = peaks + tl.load(starts + (level + 1)) - leaves
+            below = peaks + (STARTS[level + 1] - STARTS[1])
         leaf = tl.where(leaf > 0, leaf, _UNIT)
         tl.debug_barrier()  # before leaves that were just read are overwritten
     start = 0
     while start < n:
         row = start + tl.arange(0, SIZE)
-        tl.store(sums + (first + row) % capacity, leaf, mask=row < n)
+        tl.store(sums + (first + row) % CAPACITY, leaf, mask=row < n)
         start += SIZE
     below = sums
     for level in tl.static_range(1, DEPTH + 1):
         tl.debug_barrier()  # so that all of the level below is written
-        level_start = tl.load(starts + level)
         low = first >> (_BITS * level)
-        straight = ((tl.minimum(first + n, capacity) - 1) >> (_BITS * level)) - low + 1  # up to the ring's seam
-        count = straight + ((first + n - capacity - 1) >> (_BITS * level)) + 1  # and those from it on
-        count = tl.where(first + n > capacity, count, straight)
+        straight = ((tl.minimum(first + n, CAPACITY) - 1) >> (_BITS * level)) - low + 1  # up to the ring's seam
+        count = straight + ((first + n - CAPACITY - 1) >> (_BITS * level)) + 1  # and those from it on
+        count = tl.where(first + n > CAPACITY, count, straight)
         start = 0
         while start < count:
             index = start + tl.arange(0, _NODES)
             inside = index < count
             nodes = tl.where(index < straight, low + index, index - straight)
             at = (nodes[:, None] << _BITS) + siblings[None, :]
-            total = tl.load(sums + tl.load(starts + (level - 1)) + at, mask=inside[:, None], other=0)
-            tl.store(sums + level_start + nodes, tl.sum(total, 1), mask=inside)
-            largest = tl.load(below + at, mask=inside[:, None], other=0)
-            tl.store(peaks + level_start - leaves + nodes, tl.max(largest, 1), mask=inside)
+            total = tl.load(sums + STARTS[level - 1] + at, mask=inside[:, None], other=0)
+            tl.store(sums + STARTS[level] + nodes, tl.sum(total, 1), mask=inside)
+            if not EVER:
+                largest = tl.load(below + at, mask=inside[:, None], other=0)
+                tl.store(peaks + (STARTS[level] - STARTS[1]) + nodes, tl.max(largest, 1), mask=inside)
             start += _NODES
-        below = peaks + level_start - leaves
+        below = peaks + (STARTS[level] - STARTS[1])
 
 
-@triton.jit
-def probe_kernel(out, SIZE: tl.constexpr):
+@triton.jit(do_not_specialize=["place"])
+def probe_kernel(out, place, SIZE: tl.constexpr):
     """Write a power, to see whether kernels run here and how they round."""
     x = tl.arange(0, SIZE).to(tl.float64) + 1.5
-    tl.store(out + tl.arange(0, SIZE), power(x, tl.zeros((SIZE,), tl.float64) + 0.6))
+    tl.store(out + place + tl.arange(0, SIZE), power(x, tl.zeros((SIZE,), tl.float64) + 0.6))
 
 
 def probe(device: torch.device) -> None:
-    """Run a kernel, and compare what it writes.
+    """Run a kernel, through Triton and as a kept one, and compare what it writes.
 
     Raises:
         RuntimeError: It wrote something else than PyTorch's operations compute; or as Triton raises.
     """
     from replaylab.torch.drawing.power import power as wanted_power
 
-    out = torch.zeros(16, dtype=torch.float64, device=device)
-    on_its_device(lambda out: probe_kernel[(1,)](out, SIZE=16, **OPTIONS))(out)
-    wanted = wanted_power(torch.arange(16, dtype=torch.float64) + 1.5, torch.tensor(0.6, dtype=torch.float64))
+    out = torch.zeros(32, dtype=torch.float64, device=device)
+    launch = Launcher(probe_kernel, (out,), {"SIZE": 16, "num_warps": 4})
+    for place in (0, 16):
+        launch((1, 1, 1), None, place)
+    wanted = wanted_power(torch.arange(16, dtype=torch.float64) + 1.5, torch.tensor(0.6, dtype=torch.float64)).repeat(2)
     if not torch.equal(out.cpu(), wanted):
         raise RuntimeError("a kernel's result is not that of PyTorch's operations")
-
-
-def update(
-    tree: tuple[Tensor, ...],
-    numbers: Tensor,
-    stored: tuple[Tensor, Tensor],
-    ids: Tensor,
-    values: Tensor,
-    counts: Tensor,
-    kind: int,
-    most: int,
-    capacity: int,
-) -> Tensor:
-    """See `leaf_operators.update_leaves`: the tree's first six tensors, and head and tail together."""
-    sums, peaks, tickets, updates, largest_ever, starts = tree
-    n, parts, depth = len(ids), max(1, triton.cdiv(len(ids), BLOCK)), levels(capacity).depth
-    slots, leaves, partials, applied = (
-        torch.empty(shape, dtype=torch.int64, device=sums.device) for shape in (n, n, (parts, 2), ())
-    )
-    options = {"SIZE": BLOCK, **OPTIONS}
-    feedback_kernel[(parts,)](
-        *(tickets, updates, largest_ever, numbers, *stored, ids.contiguous(), values.contiguous(), slots, leaves),
-        *(partials, n, capacity, most),
-        **{"KIND": kind, **options},
-    )
-    write_kernel[(parts,)](sums, starts, tickets, updates, slots, leaves, n, DEPTH=depth, **options)
-    counted = (updates, partials, counts, applied, n, parts)
-    below, below_start = sums, 0
-    for level, level_start in enumerate(levels(capacity).starts[1:], 1):
-        start = level_start - levels(capacity).leaves
-        peak_kernel[(parts,)](below, peaks, slots, *counted, below_start, start, LEVEL=level, **options)
-        below, below_start = peaks, start
-    return applied
-
-
-def store(
-    tree: tuple[Tensor, Tensor, Tensor], largest_ever: Tensor, head: Tensor, n: int, capacity: int, ever: bool
-) -> None:
-    """See `leaf_operators.store_leaves`: sums, peaks and starts together."""
-    store_kernel[(1,)](
-        *(*tree, largest_ever, head, n, capacity),
-        **{"DEPTH": levels(capacity).depth, "EVER": ever, "SIZE": STORED, **OPTIONS},
-    )
-
-
-def _grid(n: int) -> tuple[int]:
-    return (triton.cdiv(n, BLOCK),)

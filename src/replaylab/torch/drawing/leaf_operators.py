@@ -1,22 +1,14 @@
 """Drawing by leaves, feedback, and the leaves of new steps: in PyTorch's operations, or in Triton's kernels."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from replaylab.torch.drawing.fixed_point import ONE, leaves_of
+from replaylab.torch.drawing.launches import FeedbackLaunches, TreeTensors, store_launcher
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.power import power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, find_leaves, levels, sum_before, write_leaves
 from replaylab.torch.operators import operator
-
-
-def _kernels() -> Any:
-    """Return the module of kernels, which imports Triton."""
-    from replaylab.torch.drawing import kernels
-
-    return kernels
 
 
 def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged: bool) -> tuple[Tensor, Tensor]:
@@ -87,23 +79,24 @@ def weigh_leaves(
 
 
 @operator(
-    "update_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor(c!) tickets, Tensor(d!) updates, Tensor(e!) largest_ever, "
-    "Tensor starts, Tensor numbers, Tensor head, Tensor tail, Tensor ids, Tensor values, Tensor(f!) counts, int kind, "
-    "int most, int capacity, bool triton) -> Tensor"
+    "update_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor(c!) waiting, Tensor(d!) tickets, Tensor(e!) updates, "
+    "Tensor(f!) largest_ever, Tensor(g!) tally, Tensor(h!) counts, Tensor numbers, Tensor head, Tensor tail, "
+    "Tensor ids, Tensor values, int kind, int most, int capacity, bool triton) -> Tensor"
 )
 def update_leaves(
     sums: Tensor,
     peaks: Tensor,
+    waiting: Tensor,
     tickets: Tensor,
     updates: Tensor,
     largest_ever: Tensor,
-    starts: Tensor,
+    tally: Tensor,
+    counts: Tensor,
     numbers: Tensor,
     head: Tensor,
     tail: Tensor,
     ids: Tensor,
     values: Tensor,
-    counts: Tensor,
     kind: int,
     most: int,
     capacity: int,
@@ -114,9 +107,8 @@ def update_leaves(
     Steps that were not stored and values that are not valid are added to the second and third of `counts`.
     """
     if triton:
-        tree = (sums, peaks, tickets, updates, largest_ever, starts)
-        applied: Tensor = _kernels().update(tree, numbers, (head, tail), ids, values, counts, kind, most, capacity)
-        return applied
+        tensors = (sums, peaks, waiting, tickets, updates, largest_ever, tally, counts, numbers, head, tail)
+        return FeedbackLaunches(TreeTensors(*tensors), kind, most, capacity)(ids, values).clone()
     leaves, valid = leaves_of(values, kind, numbers, most)
     stored = (ids >= tail) & (ids < head)
     applies = stored & valid
@@ -132,28 +124,23 @@ def update_leaves(
 
 
 @operator(
-    "store_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor starts, Tensor largest_ever, Tensor head, int n, "
-    "int capacity, bool ever, bool triton) -> ()"
+    "store_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor largest_ever, Tensor head, int n, int capacity, "
+    "bool triton) -> ()"
 )
 def store_leaves(
-    sums: Tensor,
-    peaks: Tensor,
-    starts: Tensor,
-    largest_ever: Tensor,
-    head: Tensor,
-    n: int,
-    capacity: int,
-    ever: bool,
-    triton: bool,
+    sums: Tensor, peaks: Tensor, largest_ever: Tensor, head: Tensor, n: int, capacity: int, triton: bool
 ) -> None:
-    """Give the n newest steps the largest leaf, of all times or stored now; without the first step they overwrite."""
+    """Give the n newest steps the largest leaf, stored now; or of all times, if no peaks are kept.
+
+    The first step that they overwrite does not count.
+    """
     if triton:
-        _kernels().store((sums, peaks, starts), largest_ever, head, n, capacity, ever)
+        store_launcher(sums, peaks, largest_ever, head, capacity)((1, 1, 1), None, n)
         return
     slots = (head - n + torch.arange(n, device=sums.device)) % capacity
     everywhere = torch.ones_like(slots, dtype=torch.bool)
     leaf = largest_ever
-    if not ever:
+    if len(peaks):
         write_leaves(sums, peaks, slots[:1], torch.zeros_like(slots[:1]), everywhere[:1], capacity)
         leaf = peaks[-1]
         leaf = torch.where(leaf > 0, leaf, ONE)

@@ -49,7 +49,7 @@ def write_leaves(sums: Tensor, peaks: Tensor, slots: Tensor, leaves: Tensor, app
 
     Args:
         sums: The tree's sums.
-        peaks: The tree's peaks.
+        peaks: The tree's peaks; empty: none are kept.
         slots: int64 (n,); those that apply are distinct.
         leaves: int64 (n,), at least 0.
         applies: bool (n,); where False nothing is written.
@@ -62,6 +62,8 @@ def write_leaves(sums: Tensor, peaks: Tensor, slots: Tensor, leaves: Tensor, app
     for level in range(1, tree.depth + 1):
         nodes = slots >> BITS * level
         sums.scatter_add_(0, nodes + tree.starts[level], change)
+        if not len(peaks):
+            continue
         largest = below[(nodes << BITS)[:, None] + (siblings + start)].amax(1)
         peaks.scatter_(0, nodes + (tree.starts[level] - tree.leaves), largest)
         below, start = peaks, tree.starts[level] - tree.leaves
@@ -106,32 +108,36 @@ class PriorityTree(nn.Module):
     Args:
         capacity: C, the number of leaves.
         device: Device of the tree.
+        with_peaks: Whether largest leaves are kept.
 
     Attributes:
         sums, peaks: The levels.
         tickets: Number of each slot's last update: the last of equal ids has the largest number.
         updates: Number of updates so far.
-        starts: Offsets of the levels.
+        waiting, tally: For kernels, between two launches of an update; 0 otherwise.
     """
 
     sums: Tensor
     peaks: Tensor
     tickets: Tensor
     updates: Tensor
-    starts: Tensor
+    waiting: Tensor
+    tally: Tensor
 
-    def __init__(self, capacity: int, device: torch.device) -> None:
+    def __init__(self, capacity: int, device: torch.device, with_peaks: bool = True) -> None:
         super().__init__()
         self.capacity, tree = capacity, levels(capacity)
+        peaks = tree.length - tree.leaves if with_peaks else 0
         for name, shape in (
             ("sums", tree.length),
-            ("peaks", tree.length - tree.leaves),
+            ("peaks", peaks),
             ("tickets", capacity),
             ("updates", ()),
+            ("tally", 2),
         ):
             values = torch.zeros(shape, dtype=torch.int64, device=device)
             self.register_buffer(name, values, persistent=False)
-        self.register_buffer("starts", torch.tensor(tree.starts).to(device), persistent=False)
+        self.register_buffer("waiting", torch.zeros(peaks, dtype=torch.int32, device=device), persistent=False)
 
     @property
     def total(self) -> Tensor:
@@ -157,4 +163,5 @@ class PriorityTree(nn.Module):
             sums.append(level)
             peaks.append(peak)
         self.sums.copy_(torch.cat(sums))
-        self.peaks.copy_(torch.cat(peaks))
+        if len(self.peaks):
+            self.peaks.copy_(torch.cat(peaks))

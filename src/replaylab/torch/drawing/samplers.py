@@ -10,10 +10,12 @@ from torch.compiler import is_compiling
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sampler, Uniform
 from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
+from replaylab.torch.drawing.launches import FeedbackLaunches, TreeTensors, store_launcher
 from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves, weigh_leaves
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.power import exp2, exp2_m1, log2_1p, power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, PriorityTree
+from replaylab.torch.launching import Launchers
 from replaylab.torch.rows.step_ring import StepRing
 
 
@@ -217,8 +219,8 @@ class ProportionalDraws(Draws):
 
     def __init__(self, sampler: Prioritized | LAP, ring: StepRing, real: torch.dtype, triton: bool) -> None:
         super().__init__(sampler, ring, real)
-        self.triton, device = triton, ring.head.device
-        self.tree = PriorityTree(ring.capacity, device)
+        self.triton, self._launchers, device = triton, Launchers(), ring.head.device
+        self.tree = PriorityTree(ring.capacity, device, sampler.new_steps != "largest_ever")
         self.most = largest_leaf(ring.capacity)
         self.register_buffer("largest_ever", torch.full_like(ring.head, ONE), persistent=False)
         numbers = torch.tensor([sampler.alpha, getattr(sampler, "epsilon", 0.0)], dtype=real)
@@ -256,8 +258,14 @@ class ProportionalDraws(Draws):
 
     def store(self, n: int) -> None:
         """Give the n newest steps the largest priority."""
-        tree, head, ever = self.tree, self.ring.head, self.sampler.new_steps == "largest_ever"
-        store_leaves(tree.sums, tree.peaks, tree.starts, self.largest_ever, head, n, tree.capacity, ever, self.triton)
+        tensors = (self.tree.sums, self.tree.peaks, self.largest_ever, self.ring.head)
+        if not self.triton or is_compiling():
+            store_leaves(*tensors, n, self.tree.capacity, self.triton)
+            return
+        launch = self._launchers.get("store")
+        if launch is None:
+            launch = self._launchers["store"] = store_launcher(*tensors, self.tree.capacity)
+        launch((1, 1, 1), None, n)
 
     def load(self, leaves: Tensor, largest_ever: Tensor) -> None:
         """Replace all leaves (C,), and the largest there ever was, ()."""
@@ -266,15 +274,20 @@ class ProportionalDraws(Draws):
 
     def update(self, ids: Tensor, values: Tensor, priorities: bool, counts: Tensor) -> Tensor:
         """Apply feedback; for equal ids, the last value counts."""
-        tree, ring = self.tree, self.ring
-        changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, self.largest_ever)
-        how = (feedback_kind(self.sampler, priorities), self.most, ring.capacity, self.triton)
-        applied: list[Tensor] = [] if len(ids) else [torch.zeros_like(ring.head)]
-        for start in range(0, len(ids), MOST_UPDATES):
-            part = slice(start, start + MOST_UPDATES)
-            steps = (ring.head, ring.tail, ids[part], values[part], counts)
-            applied.append(update_leaves(*changed, tree.starts, self.numbers, *steps, *how))
-        return applied[0] if len(applied) == 1 else torch.stack(applied).sum()
+        if not 0 < len(ids) <= MOST_UPDATES:
+            parts = [slice(start, start + MOST_UPDATES) for start in range(0, len(ids), MOST_UPDATES)]
+            applied = [self.update(ids[part], values[part], priorities, counts) for part in parts]
+            return torch.stack([torch.zeros_like(self.ring.head), *applied]).sum()
+        tree, ring, kind = self.tree, self.ring, feedback_kind(self.sampler, priorities)
+        launch = self._launchers.get(kind)
+        if launch is None or is_compiling():
+            changed = (tree.sums, tree.peaks, tree.waiting, tree.tickets, tree.updates, self.largest_ever, tree.tally)
+            tensors = TreeTensors(*changed, counts, self.numbers, ring.head, ring.tail)
+            if not self.triton or is_compiling():
+                stored: Tensor = update_leaves(*tensors, ids, values, kind, self.most, ring.capacity, self.triton)
+                return stored
+            launch = self._launchers[kind] = FeedbackLaunches(tensors, kind, self.most, ring.capacity)
+        return launch(ids, values)
 
 
 def draws_of(sampler: Sampler, ring: StepRing, real: torch.dtype, triton: bool) -> Draws:
