@@ -19,6 +19,7 @@ from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.batch import checked_out
 from replaylab.replay.data.seeding import sampling_streams
 from replaylab.torch import figures, snapshots
+from replaylab.torch.captured import Captured
 from replaylab.torch.device_parts import DeviceParts
 from replaylab.torch.operators import capturing
 from replaylab.torch.options import RULES, DeviceOptions, check_config, device_of
@@ -283,6 +284,35 @@ class DeviceReplay(nn.Module):
             ShapeError, DtypeError: The tensors do not fit each other.
         """
         return self.parts.update(ids, td_error, priority)
+
+    def captured(self, batch_size: int) -> Captured[Batch]:
+        """Return a function that draws a batch as `sample` does, by one launch of a CUDA graph.
+
+        The first three calls run without a graph, and the fourth captures it. From then on every call returns the same
+        tensors, which it overwrites: copy what must outlive the next call. Call `set_progress` before a call, as the
+        graph reads what it sets. The graph keeps its memory until the function is deleted. On a CPU each call is one of
+        `sample`.
+
+        Example:
+            >>> import torch
+            >>> from replaylab import Field
+            >>> from replaylab.torch import DeviceReplay
+            >>> replay = DeviceReplay(8, {"x": Field()}, device="cpu", seed=0)
+            >>> ids = replay.extend(x=torch.arange(5.0))
+            >>> draw = replay.captured(4)
+            >>> draw().x.shape
+            torch.Size([4])
+        """
+        rows = positive("batch_size", batch_size, most=LARGEST_AXIS)
+        return Captured(lambda: self.sample(rows), self.device)
+
+    def captured_update(self, ids: Tensor, td_error: Tensor) -> Captured[Tensor]:
+        """Return a function that calls ``update_priorities(ids, td_error)`` by one launch of a CUDA graph.
+
+        It reads both tensors at each call: write new values into them (``td_error.copy_(...)``), since other tensors
+        are not seen. The ids of a captured draw are such a tensor after its fourth call.
+        """
+        return Captured(lambda: self.update_priorities(ids, td_error), self.device)
 
     @torch.no_grad()
     def probabilities(self, ids: Any, *, batch_size: int | None = None, progress: float | None = None) -> Tensor:

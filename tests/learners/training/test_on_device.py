@@ -6,10 +6,10 @@ import torch
 
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, SGD, Callbacks, DQNAsPublished, Hook, RMSprop, TrainingConfig
-from replaylab.learners.dqn.on_device import EAGER_CALLS, Captured
 from replaylab.learners.training.device_run import DeviceRun
 from replaylab.learners.training.preflight import check_trainable
 from replaylab.replay import LAP, Batch, EpisodeEnds, FrameStack, NStep, Prioritized, ReLo, Uniform
+from replaylab.torch.captured import EAGER_CALLS, Captured
 from tests.learners.calls import assert_same_rows, train
 from tests.learners.dqn.pixels import ENV_ID as DOTS
 from tests.torch.worlds import never_waits
@@ -266,7 +266,7 @@ def test_graphs_learn_as_single_operations_do(optimizer, precision, monkeypatch)
         return run
 
     graphs = trained()
-    monkeypatch.setattr("replaylab.learners.dqn.on_device.EAGER_CALLS", 10**9)
+    monkeypatch.setattr("replaylab.torch.captured.EAGER_CALLS", 10**9)
     single = trained()
     obs = np.random.default_rng(0).integers(256, size=(1, 5, 4, 36, 36), dtype=np.uint8)
     assert graphs.agents.updates == single.agents.updates > 3 * EAGER_CALLS

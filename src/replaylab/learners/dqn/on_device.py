@@ -1,10 +1,9 @@
 """Deep Q-learning on a device: the replay of a run, and updates from it as CUDA graphs, without the host."""
 
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,55 +20,7 @@ from replaylab.learners.api.random_streams import Stream, sequence
 from replaylab.learners.dqn.modules import ModuleAgents, Rows
 from replaylab.learners.dqn.settings import DQNSettings
 from replaylab.replay import Batch, FrameStack, ReplayBuffer, Sampler, Transform
-from replaylab.torch import DeviceReplay
-
-T = TypeVar("T")
-
-EAGER_CALLS = 3
-"""So many calls run operation by operation: libraries allocate their workspaces, optimizers their averages, and Triton
-compiles its kernels. Nothing of this may happen in a capture."""
-
-
-class Captured(Generic[T]):
-    """A function without arguments whose work on a GPU is captured in a CUDA graph, after three calls without.
-
-    All values that change between calls must be in tensors whose memory stays the same. The function must not wait for
-    the device, and its Python code is not run again. The results of a graph are overwritten by the next call.
-
-    Args:
-        function: The function.
-        device: Device that it uses; on any device but a GPU, it is called each time.
-    """
-
-    def __init__(self, function: Callable[[], T], device: torch.device) -> None:
-        self._function, self._device = function, device
-        self._calls, self._graph = 0, None if device.type != "cuda" else torch.cuda.CUDAGraph()
-        self._results: T
-
-    def __call__(self) -> T:
-        """Do it, and return the function's results."""
-        if self._graph is None:
-            return self._function()
-        self._calls += 1
-        with torch.cuda.device(self._device):
-            if self._calls <= EAGER_CALLS:
-                return self._beside()
-            if self._calls == EAGER_CALLS + 1:
-                with torch.cuda.graph(self._graph):
-                    self._results = self._function()
-            self._graph.replay()
-        return self._results
-
-    def _beside(self) -> T:
-        """Call the function on another stream, as a capture does: gradients remember the stream of the first call."""
-        beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        current = torch.cuda.current_stream()
-        beside.wait_stream(current)
-        with torch.cuda.stream(beside), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*constructed with capturable=True")  # optimizers, before the capture
-            results = self._function()
-        current.wait_stream(beside)
-        return results
+from replaylab.torch import Captured, DeviceReplay
 
 
 class DeviceUpdates:

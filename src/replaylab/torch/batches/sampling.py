@@ -10,7 +10,7 @@ from replaylab.torch.batches.block import Block
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.priority_tree import levels
 from replaylab.torch.drawing.samplers import Draws, Kind
-from replaylab.torch.launching import Launchers, Launcher
+from replaylab.torch.launching import Launcher, Launchers
 from replaylab.torch.operators import LIBRARY
 from replaylab.torch.rows.assembly import Assembly
 
