@@ -13,6 +13,11 @@ EAGER_CALLS = 3
 compiles its kernels. Nothing of this may happen in a capture."""
 
 
+def capturing(device: torch.device) -> bool:
+    """Whether work on a device is recorded into a CUDA graph now."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 class Captured(Generic[T]):
     """A function without arguments whose work on a GPU is captured in a CUDA graph, after three calls without.
 

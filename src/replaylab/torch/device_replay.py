@@ -19,9 +19,8 @@ from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.batch import checked_out
 from replaylab.replay.data.seeding import sampling_streams
 from replaylab.torch import figures, snapshots
-from replaylab.torch.captured import Captured
+from replaylab.torch.captured import Captured, capturing
 from replaylab.torch.device_parts import DeviceParts
-from replaylab.torch.operators import capturing
 from replaylab.torch.options import RULES, DeviceOptions, check_config, device_of
 from replaylab.torch.rows.tensors import field_tensor, ids_tensor
 

@@ -11,12 +11,6 @@ from typing import Any
 import torch
 from torch.compiler import is_compiling
 
-
-def capturing(device: torch.device) -> bool:
-    """Whether work on a device is recorded into a CUDA graph now."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-
-
 LIBRARY = torch.library.Library("replaylab", "DEF")  # type: ignore[no-untyped-call]
 
 

@@ -9,7 +9,8 @@ from torch.compiler import is_compiling
 
 from replaylab.errors import OverSizeError
 from replaylab.machine import machine_memory, size_text
-from replaylab.torch.operators import capturing, operator
+from replaylab.torch.captured import capturing
+from replaylab.torch.operators import operator
 from replaylab.torch.options import DeviceOptions
 from replaylab.torch.rows.packing import LEFT, TERMINATED, RowPacking
 
