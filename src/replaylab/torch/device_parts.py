@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from replaylab.replay import Batch
 from replaylab.replay.buffer_layout import BufferLayout
-from replaylab.replay.data.batch import copy_batch
+from replaylab.replay.data.batch import checked_out, copy_batch
 from replaylab.torch.batches.sampling import MOST_UNROLLED, BatchKernels
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.samplers import draws_of
@@ -93,6 +93,8 @@ class DeviceParts(nn.Module):
 
     def sample(self, batch_size: int, out: Batch | None) -> Batch:
         """Draw a batch."""
+        if out is not None:
+            checked_out(out)
         if self.kernels is None:
             drawn = self.draws.draw(self.stream, batch_size, self.counts)
             batch = self.batch(drawn.ids, {"weight": drawn.weight, "probability": drawn.probability})

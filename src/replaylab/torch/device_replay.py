@@ -16,7 +16,6 @@ from replaylab.errors import ConfigError, EmptyBufferError, IdError, ShapeError
 from replaylab.replay import Batch, Field, Sampler, Schedules, Seed, Transform
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.data.arrays import positive
-from replaylab.replay.data.batch import checked_out
 from replaylab.replay.data.seeding import sampling_streams
 from replaylab.torch import figures, snapshots
 from replaylab.torch.captured import Captured, capturing
@@ -260,7 +259,6 @@ class DeviceReplay(nn.Module):
                 raise ConfigError("`progress` cannot be passed inside torch.compile; call `set_progress` before")
         elif progress is not None or (self.parts.scheduled_value is None and not capturing(self.device)):
             self.set_progress(progress)
-        out = None if out is None else checked_out(out)
         return self.parts.sample(positive("batch_size", batch_size, most=LARGEST_AXIS), out)
 
     @torch.no_grad()

@@ -60,6 +60,108 @@ def weights_of(leaf, live, least, size, scheduled_at, WEIGHTED: tl.constexpr, BY
     return probability, tl.where(live > 0.0, weight, 0.0).to(tl.float32)
 
 
+@triton.jit
+def drawn_ages(
+    draws, counts, call_at, scratch, keys, scheduled_at, head, tail, out, row, rows, once,
+    KIND: tl.constexpr, COPIED: tl.constexpr, STRATIFIED: tl.constexpr, WEIGHTED: tl.constexpr, BY_BATCH: tl.constexpr,
+    BURST: tl.constexpr, LEAST: tl.constexpr, LOG_KEPT: tl.constexpr,
+):  # fmt: skip
+    """Return the ages of drawn steps, write what a batch says of the draw, and count it, in one program."""
+    size = head - tail
+    numbers = out.to(tl.pointer_type(tl.int64))
+    floats = out.to(tl.pointer_type(tl.float32)) + rows * (6 + COPIED)
+    if KIND == 1:  # `draw_kernel` drew them
+        age = head - 1 - tl.maximum(tl.load(numbers + row, mask=row < rows, other=0), tail)
+        leaf = tl.load(numbers + rows + row, mask=once, other=1)
+        turn = tl.load(scratch + 4)
+        live, least = tl.load(scratch), tl.load(scratch + 1 + turn)
+        probability, weight = weights_of(leaf, live, least, size, scheduled_at, WEIGHTED, BY_BATCH)
+        counting = (tl.program_id(0) == 0) & (tl.program_id(1) == 0)
+        tl.store(scratch + 2 - turn, _MOST, mask=counting)
+        tl.store(scratch + 3, 1 - turn, mask=counting)
+    else:
+        age, probability = random_ages(
+            keys, draws, scheduled_at, call_at, row, rows, size, KIND, STRATIFIED, BURST, LEAST, LOG_KEPT
+        )
+        weight = tl.full(row.shape, 1.0, tl.float32)
+        tl.store(numbers + row, head - 1 - age, mask=once)
+        tl.debug_barrier()  # this program has read what the last program, which counts, changes
+        programs = tl.num_programs(0) * tl.num_programs(1)
+        counting = tl.atomic_add(scratch + 5, 1, sem="acq_rel") == programs - 1
+        tl.store(scratch + 5, 0, mask=counting)
+        if KIND == 3:
+            call = tl.load(call_at)
+            tl.store(call_at, tl.where(call >= BURST, 1, call + 1), mask=counting)
+    tl.store(draws, tl.load(draws) + 1, mask=counting)
+    tl.store(counts, tl.load(counts) + rows, mask=counting)
+    tl.store(out.to(tl.pointer_type(tl.float64)) + rows + row, probability, mask=once)
+    tl.store(floats + row, weight, mask=once)
+    return age
+
+
+@triton.jit
+def followed_steps(
+    rest, flags, side, powers, out, age, top, row, rows, inside, once,
+    CAPACITY: tl.constexpr, ENVS: tl.constexpr, WIDTH: tl.constexpr, COLUMN: tl.constexpr, STEPS: tl.constexpr,
+    DERIVED: tl.constexpr, COPIED: tl.constexpr,
+):  # fmt: skip
+    """Write returns and ends; return the ages and slots of last steps, and the rows of `frames` that follow them.
+
+    What is loaded of one step does not wait for the step before.
+    """
+    last_age, last = age, slot_of(age, top, CAPACITY)
+    flag = tl.load(flags + last, mask=inside, other=0).to(tl.int32)
+    going = inside
+    count = tl.full(row.shape, 1, tl.int32)
+    total = tl.zeros(row.shape, tl.float64)
+    for k in tl.static_range(STEPS):
+        ahead = age - ENVS * k
+        stored = inside & (ahead >= 0)
+        slot = slot_of(ahead, top, CAPACITY)
+        if k > 0:
+            going = going & (flag == 0) & stored
+            flag = tl.where(going, tl.load(flags + slot, mask=stored, other=0).to(tl.int32), flag)
+            last_age, last = tl.where(going, ahead, last_age), tl.where(going, slot, last)
+            count += going.to(tl.int32)
+        if COLUMN >= 0:
+            reward = tl.load(rest + slot.to(tl.int64) * WIDTH + COLUMN, mask=stored, other=0)
+            reward = reward.to(tl.float32, bitcast=True).to(tl.float64)
+            total += tl.where(going, tl.load(powers + k) * reward, 0.0)
+    terminated = (flag & _TERMINATED) != 0
+    if COLUMN >= 0:
+        discount = tl.where(terminated, 0.0, tl.load(powers + count, mask=inside, other=0.0))
+        floats = out.to(tl.pointer_type(tl.float32)) + rows * (7 + COPIED) + row
+        tl.store(out.to(tl.pointer_type(tl.int64)) + 2 * rows + row, count.to(tl.int64), mask=once)
+        tl.store(floats, total.to(tl.float32), mask=once)
+        tl.store(floats + rows, discount.to(tl.float32), mask=once)
+    ends = out + rows * (4 * (9 + COPIED)) + row
+    tl.store(ends, terminated.to(tl.uint8), mask=once)
+    tl.store(ends + rows, ((flag & _TRUNCATED) != 0).to(tl.uint8), mask=once)
+    following = last
+    if DERIVED:
+        place = tl.load(side + last, mask=inside, other=-1)
+        after = last_age - ENVS
+        following = tl.where(after >= 0, slot_of(after, top, CAPACITY), CAPACITY + ENVS - 1 - last_age)
+        following = tl.where(place >= 0, CAPACITY + ENVS + place, following)
+        following = tl.where(terminated, last, following)
+    return last_age, last, following
+
+
+@triton.jit
+def earlier_frames(
+    flags, age, top, size, inside, CAPACITY: tl.constexpr, ENVS: tl.constexpr, STACK: tl.constexpr
+):  # fmt: skip
+    """Return the number of earlier steps of the episode that a stack of frames can show."""
+    shown = age * 0
+    going = inside
+    for k in tl.static_range(1, STACK):
+        earlier = age + ENVS * k
+        flag = tl.load(flags + slot_of(earlier, top, CAPACITY), mask=inside & (earlier < size), other=1)
+        going = going & (flag == 0)
+        shown += going.to(tl.int32)
+    return shown
+
+
 @triton.jit(do_not_specialize=["rows"])
 def gather_kernel(
     draws, counts, call_at, scratch, keys, scheduled_at, head_at, tail_at, frames, rest, flags, side, powers, plan,
@@ -76,92 +178,18 @@ def gather_kernel(
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = row < rows
     once = inside & (tl.program_id(1) == 0)
-    head, tail = tl.load(head_at), tl.load(tail_at)
-    size = head - tail
-    rows = rows.to(tl.int64)
-    numbers = out.to(tl.pointer_type(tl.int64))
-    reals = out.to(tl.pointer_type(tl.float64))
-    floats = out.to(tl.pointer_type(tl.float32)) + rows * (6 + COPIED)
-    if KIND == 1:
-        step = tl.load(numbers + row, mask=inside, other=0)
-        leaf = tl.load(numbers + rows + row, mask=once, other=1)
-        turn = tl.load(scratch + 4)
-        live, least = tl.load(scratch), tl.load(scratch + 1 + turn)
-        probability, weight = weights_of(leaf, live, least, size, scheduled_at, WEIGHTED, BY_BATCH)
-        tl.store(reals + rows + row, probability, mask=once)
-        tl.store(floats + row, weight, mask=once)
-        first = (tl.program_id(0) == 0) & (tl.program_id(1) == 0)
-        tl.store(scratch + 2 - turn, _MOST, mask=first)
-        tl.store(scratch + 3, 1 - turn, mask=first)
-        tl.store(draws, tl.load(draws) + 1, mask=first)
-        tl.store(counts, tl.load(counts) + rows, mask=first)
-        age = head - 1 - tl.maximum(step, tail)
-    else:
-        age, probability = random_ages(
-            keys, draws, scheduled_at, call_at, row, rows, size, KIND, STRATIFIED, BURST, LEAST, LOG_KEPT
-        )
-        tl.store(numbers + row, head - 1 - age, mask=once)
-        tl.store(reals + rows + row, probability, mask=once)
-        tl.store(floats + row, tl.full((SIZE,), 1.0, tl.float32), mask=once)
-        tl.debug_barrier()  # all of this program have read what its last program changes
-        programs = tl.num_programs(0) * tl.num_programs(1)
-        last_one = tl.atomic_add(scratch + 5, 1, sem="acq_rel") == programs - 1
-        tl.store(scratch + 5, 0, mask=last_one)
-        tl.store(draws, tl.load(draws) + 1, mask=last_one)
-        tl.store(counts, tl.load(counts) + rows, mask=last_one)
-        if KIND == 3:
-            call = tl.load(call_at)
-            tl.store(call_at, tl.where(call >= BURST, 1, call + 1), mask=last_one)
+    head, tail, rows = tl.load(head_at), tl.load(tail_at), rows.to(tl.int64)
+    age = drawn_ages(
+        draws, counts, call_at, scratch, keys, scheduled_at, head, tail, out, row, rows, once,
+        KIND, COPIED, STRATIFIED, WEIGHTED, BY_BATCH, BURST, LEAST, LOG_KEPT,
+    )  # fmt: skip
     age = tl.where(inside, age, 0).to(tl.int32)
     top = ((head - 1) % CAPACITY).to(tl.int32)
     slot = slot_of(age, top, CAPACITY)
-    # The steps ahead: what is loaded of one does not wait for the step before.
-    last_age, last = age, slot
-    flag = tl.load(flags + slot, mask=inside, other=0).to(tl.int32)
-    going = inside
-    count = tl.full((SIZE,), 1, tl.int32)
-    total = tl.zeros((SIZE,), tl.float64)
-    for k in tl.static_range(STEPS):
-        ahead = age - ENVS * k
-        stored = inside & (ahead >= 0)
-        ahead_slot = slot_of(ahead, top, CAPACITY)
-        if k > 0:
-            going = going & (flag == 0) & stored
-            flag = tl.where(going, tl.load(flags + ahead_slot, mask=stored, other=0).to(tl.int32), flag)
-            last_age, last = tl.where(going, ahead, last_age), tl.where(going, ahead_slot, last)
-            count += going.to(tl.int32)
-        if COLUMN >= 0:
-            reward = tl.load(rest + ahead_slot.to(tl.int64) * WIDTH + COLUMN, mask=stored, other=0)
-            reward = reward.to(tl.float32, bitcast=True).to(tl.float64)
-            total += tl.where(going, tl.load(powers + k) * reward, 0.0)
-    terminated = (flag & _TERMINATED) != 0
-    if COLUMN >= 0:
-        discount = tl.where(terminated, 0.0, tl.load(powers + count, mask=inside, other=0.0))
-        tl.store(numbers + 2 * rows + row, count.to(tl.int64), mask=once)
-        tl.store(floats + rows + row, total.to(tl.float32), mask=once)
-        tl.store(floats + 2 * rows + row, discount.to(tl.float32), mask=once)
-    flags_out = out + rows * (4 * (9 + COPIED)) + row
-    tl.store(flags_out, terminated.to(tl.uint8), mask=once)
-    tl.store(flags_out + rows, ((flag & _TRUNCATED) != 0).to(tl.uint8), mask=once)
-    following = last
-    if DERIVED:
-        place = tl.load(side + last, mask=inside, other=-1)
-        after = last_age - ENVS
-        following = tl.where(after >= 0, slot_of(after, top, CAPACITY), CAPACITY + ENVS - 1 - last_age)
-        following = tl.where(place >= 0, CAPACITY + ENVS + place, following)
-        following = tl.where(terminated, last, following)
-    shown, last_shown = row * 0, row * 0  # earlier steps of the episode that a stack can show
-    if STACK > 1:
-        back, last_back = inside, inside
-        for k in tl.static_range(1, STACK):
-            stored = inside & (age + ENVS * k < size)
-            flag = tl.load(flags + slot_of(age + ENVS * k, top, CAPACITY), mask=stored, other=1)
-            back = back & (flag == 0)
-            shown += back.to(tl.int32)
-            stored = inside & (last_age + ENVS * k < size)
-            flag = tl.load(flags + slot_of(last_age + ENVS * k, top, CAPACITY), mask=stored, other=1)
-            last_back = last_back & (flag == 0)
-            last_shown += last_back.to(tl.int32)
+    last_age, last, following = followed_steps(
+        rest, flags, side, powers, out, age, top, row, rows, inside, once,
+        CAPACITY, ENVS, WIDTH, COLUMN, STEPS, DERIVED, COPIED,
+    )  # fmt: skip
     word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
     known = word < COPIED
     source = tl.load(plan + word, mask=known, other=0)[None, :]
@@ -169,22 +197,22 @@ def gather_kernel(
     before = tl.load(plan + 2 * COPIED + word, mask=known, other=0).to(tl.int64)[None, :]
     length = tl.load(plan + 3 * COPIED + word, mask=known, other=0)[None, :]
     offset = tl.load(plan + 4 * COPIED + word, mask=known, other=0)[None, :]
-    mask = inside[:, None] & known[None, :]
-    of_last = (source & 1) == 1
-    from_rest = source < 2
+    mask, of_last, from_rest = inside[:, None] & known[None, :], (source & 1) == 1, source < 2
     place = tl.where(of_last, last[:, None], slot[:, None]).to(tl.int64) * WIDTH + at
     value = tl.load(rest + place, mask=mask & from_rest, other=0)
     if FRAME_WIDTH > 0:
         place = tl.where(of_last, following[:, None], slot[:, None])
+        shown = mask & (source >= 2)
         if STACK > 1:  # of the drawn step (4), or of the last one (5)
+            drawn_most = earlier_frames(flags, age, top, head - tail, inside, CAPACITY, ENVS, STACK)
+            last_most = earlier_frames(flags, last_age, top, head - tail, inside, CAPACITY, ENVS, STACK)
+            most = tl.where(of_last, last_most[:, None], drawn_most[:, None])
             behind = tl.load(plan + 5 * COPIED + word, mask=known, other=0)[None, :]
-            most = tl.where(of_last, last_shown[:, None], shown[:, None])
             older = tl.where(of_last, last_age[:, None], age[:, None]) + ENVS * tl.minimum(behind, most)
             place = tl.where(source >= 4, slot_of(older, top, CAPACITY), place)
-        frame_mask = mask & (source >= 2)
-        if ZERO:
-            frame_mask = frame_mask & ((source < 4) | (behind <= most))
+            if ZERO:
+                shown = shown & ((source < 4) | (behind <= most))
         place = place.to(tl.int64) * FRAME_WIDTH + at
-        value = tl.where(from_rest, value, tl.load(frames + place, mask=frame_mask, other=0))
+        value = tl.where(from_rest, value, tl.load(frames + place, mask=shown, other=0))
     words = out.to(tl.pointer_type(tl.int32)) + rows * 6
     tl.store(words + before * rows + row[:, None] * length + offset, value, mask=mask)
