@@ -10,7 +10,7 @@ namespace replaylab {
 
 namespace {
 
-constexpr std::int64_t kAhead = 8;
+constexpr std::int64_t kAhead = 16;
 constexpr std::int64_t kCached =
     1 << 18;  // bytes of stacks that stay in the cache while they are put together
 
@@ -31,6 +31,15 @@ Assembly::Assembly(const TransformConfig& config, std::vector<Shown> shown, cons
         const bool obs = name == "obs" || name.rfind("obs.", 0) == 0;
         one.of_last = one.of_last || (!obs && one.before < 0 && !one.state);
     }
+    for (std::size_t field = 0; field < shown_.size(); ++field) {
+        const Shown& one = shown_[field];
+        const bool summed = config_.n_step > 0 && !inner() && static_cast<std::int64_t>(field) == reward_;
+        if (one.before >= 0 || one.state || summed) continue;
+        const bool last = config_.n_step > 0 && one.of_last;  // without n-step returns the last is the first
+        Group& group = one.of_next ? next_group_ : last ? last_group_ : own_group_;
+        group.fields.push_back(field);
+        group.part.cover(rows.columns()[static_cast<std::size_t>(one.column)]);
+    }
 }
 
 std::vector<std::int64_t> Assembly::axes(std::size_t field) const {
@@ -50,21 +59,22 @@ void Assembly::gather(const Source& source, const std::int64_t* slots, std::int6
     find_own(source, slots, n);
     const std::int64_t first = from * steps();
     if (config_.n_step > 0) follow(source, first, targets, extra);
+    if (config_.strategy != Strategy::none) draw_goals(source, slots, n, extra.relabelled + from);
     if (source.next_rows != nullptr) {
         next_.clear();
         for (const std::int64_t row : config_.n_step > 0 ? last_ : own_)
             next_.push_back(row == rows_.zero_row() ? row : source.next_rows->row(row));
     }
-    copy_all(source, own_, first, false, false, targets);
-    if (config_.n_step > 0) copy_all(source, last_, first * inner_steps(), true, false, targets);
-    if (source.next_rows != nullptr) copy_all(source, next_, first * inner_steps(), true, true, targets);
+    copy_all(source, own_group_, own_, first, targets);
+    if (config_.n_step > 0) copy_all(source, last_group_, last_, first * inner_steps(), targets);
+    if (source.next_rows != nullptr) copy_all(source, next_group_, next_, first * inner_steps(), targets);
     if (config_.frames > 0) stack_all(source, n, first, targets);
     for (std::size_t field = 0; field < shown_.size(); ++field)
         if (shown_[field].state) show_state(source, shown_[field], n, from, targets[field]);
     if (extra.mask != nullptr)
         for (std::size_t i = 0; i < own_.size(); ++i)
             extra.mask[first + static_cast<std::int64_t>(i)] = own_[i] != rows_.zero_row();
-    if (config_.strategy != Strategy::none) relabel(source, slots, n, from, targets, extra.relabelled);
+    if (config_.strategy != Strategy::none) relabel(source, n, from, targets);
 }
 
 Assembly::Position Assembly::at(const Source& source, const Episodes::Span& span, std::int64_t step) const {
@@ -76,6 +86,10 @@ Assembly::Position Assembly::at(const Source& source, const Episodes::Span& span
     return position;
 }
 
+std::int64_t Assembly::row_of(const Source& source, const Shown& field, std::int64_t slot) const {
+    return field.of_next ? source.next_rows->row(slot) : slot;
+}
+
 std::int64_t Assembly::row_of(const Position& position) const {
     return position.stored ? position.span.slot : rows_.zero_row();
 }
@@ -85,17 +99,18 @@ void Assembly::find_own(const Source& source, const std::int64_t* slots, std::in
     if (!config_.looks_around()) return own_.assign(slots, slots + n);
     // Where no other transform looks around from the steps of a sequence, their rows are all that is needed.
     const bool rows_alone = config_.n_step == 0 && config_.frames == 0 && config_.strategy == Strategy::none;
-    positions_.clear();
+    positions_.resize(config_.length == 0 ? static_cast<std::size_t>(n) : 0);
     own_.assign(static_cast<std::size_t>(n * steps()), rows_.zero_row());
     std::int64_t* own = own_.data();
     for (std::int64_t k = 0; k < n; ++k, own += steps()) {
         if (k + kAhead < n) source.episodes->expect(slots[k + kAhead]);
-        const Episodes::Span span = source.episodes->span(slots[k]);
         if (config_.length == 0) {
-            positions_.push_back(Position{span, true});
+            positions_[static_cast<std::size_t>(k)].span = source.episodes->span(slots[k]);
+            positions_[static_cast<std::size_t>(k)].stored = true;
             *own = slots[k];
             continue;
         }
+        const Episodes::Span span = source.episodes->span(slots[k]);
         const std::int64_t start = span.step / config_.stride * config_.stride - config_.burn_in;
         const std::int64_t first = std::max(start, span.low), end = std::min(start + steps(), span.high + 1);
         source.episodes->slots(span, first, end - first, own + (first - start));
@@ -118,18 +133,19 @@ void Assembly::follow(const Source& source, std::int64_t from, char* const* targ
     const auto n = static_cast<std::int64_t>(positions_.size());
     ends_.clear();
     last_.clear();
-    const auto expect =
-        [&](std::int64_t i) {  // the first and the last of the rows that step i takes together
-            const Position& begin = positions_[static_cast<std::size_t>(i)];
-            if (!begin.stored) return;
-            const std::int64_t last = std::min(begin.span.step + config_.n_step - 1, begin.span.high);
-            const char* end = rows_.row(source.replica, source.episodes->slot(begin.span, last));
-            prefetch(rows_.row(source.replica, begin.span.slot) + reward.offset);
-            prefetch(end + reward.offset);
-            if (terminated != nullptr) prefetch(end + terminated->offset);
-        };
+    // Asks for the rows that step i takes together: the first and the last are copied from later.
+    const auto expect = [&](std::int64_t i) {
+        if (i >= n || !positions_[static_cast<std::size_t>(i)].stored) return;
+        const Episodes::Span& begin = positions_[static_cast<std::size_t>(i)].span;
+        const std::int64_t last = std::min(begin.step + config_.n_step - 1, begin.high);
+        own_group_.part.expect(rows_.row(source.replica, begin.slot));
+        for (std::int64_t step = begin.step; step <= last; ++step)
+            prefetch(rows_.row(source.replica, source.episodes->slot(begin, step)) + reward.offset);
+        last_group_.part.expect(rows_.row(source.replica, source.episodes->slot(begin, last)));
+    };
+    for (std::int64_t i = 0; i < kAhead; ++i) expect(i);
     for (std::int64_t i = 0; i < n; ++i) {
-        if (i + kAhead < n) expect(i + kAhead);
+        expect(i + kAhead);
         const Position& begin = positions_[static_cast<std::size_t>(i)];
         const std::int64_t ahead = begin.stored ? begin.span.high - begin.span.step + 1 : 0;
         const std::int64_t steps = std::min(config_.n_step, ahead);
@@ -156,23 +172,18 @@ void Assembly::follow(const Source& source, std::int64_t from, char* const* targ
         const auto total = static_cast<float>(sum);
         std::memcpy(targets[reward_] + (from + i) * reward.bytes, &total, sizeof total);
         extra.discount[from + i] = over ? 0.0f : static_cast<float>(discount);
-        ends_.push_back(steps == 0 ? begin : at(source, begin.span, begin.span.step + steps - 1));
+        if (config_.frames > 0)
+            ends_.push_back(steps == 0 ? begin : at(source, begin.span, begin.span.step + steps - 1));
         last_.push_back(row);
     }
 }
 
-// Copies every plain field of one kind: value i of `rows` goes to place from + i.
-void Assembly::copy_all(const Source& source, const std::vector<std::int64_t>& rows, std::int64_t from,
-                        bool of_last, bool of_next, char* const* targets) {
+// Copies every field of a group: value i of `rows` goes to place from + i.
+void Assembly::copy_all(const Source& source, const Group& group, const std::vector<std::int64_t>& rows,
+                        std::int64_t from, char* const* targets) {
     targets_.assign(rows_.columns().size(), nullptr);
-    for (std::size_t field = 0; field < shown_.size(); ++field) {
-        const Shown& one = shown_[field];
-        const bool summed = config_.n_step > 0 && !inner() && static_cast<std::int64_t>(field) == reward_;
-        const bool last = config_.n_step > 0 && one.of_last;  // without n-step returns the last is the first
-        if (one.before >= 0 || one.state || summed || one.of_next != of_next || (!of_next && last != of_last))
-            continue;
-        targets_[static_cast<std::size_t>(one.column)] = targets[field];
-    }
+    for (const std::size_t field : group.fields)
+        targets_[static_cast<std::size_t>(shown_[field].column)] = targets[field];
     rows_.gather(source.replica, rows.data(), from, static_cast<std::int64_t>(rows.size()), targets_.data());
 }
 
@@ -245,58 +256,51 @@ void Assembly::show_state(const Source& source, const Shown& field, std::int64_t
     copy(source, field.column, target);
 }
 
-// Goal steps are drawn for all rows first, while the lines of their rows are fetched, and copied from
-// afterwards. Each goal is copied into every step that its row shows, so that a sequence or an n-step return
-// pursues one goal throughout. The rewards under the new goals are Python's to compute.
-void Assembly::relabel(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
-                       char* const* targets, bool* relabelled) {
+// Draws which rows are relabelled, and the steps whose achieved goals those pursue. Their rows are asked for
+// with those of the drawn steps.
+void Assembly::draw_goals(const Source& source, const std::int64_t* slots, std::int64_t n, bool* relabelled) {
     const Shown& first = shown_[static_cast<std::size_t>(config_.achieved.front())];
-    const auto row_of = [&](const Shown& field, std::int64_t slot) {
-        return field.of_next ? source.next_rows->row(slot) : slot;
-    };
-    some_.clear();
-    places_.clear();  // which are relabelled: the caller's array may change meanwhile
-    for (std::int64_t k = 0; k < n; ++k) {
-        const bool picked = source.random.uniform() < config_.share;
-        relabelled[from + k] = picked;
-        if (!picked) continue;
-        const std::int64_t slot = goal(source, slots[k]);
-        places_.push_back(k);
-        some_.push_back(slot);
-        prefetch(rows_.row(source.replica, row_of(first, slot)) +
-                 rows_.columns()[static_cast<std::size_t>(first.column)].offset);
-    }
-    for (std::size_t p = 0; p < places_.size(); ++p) {
-        const std::int64_t k = places_[p];
-        const char* value = nullptr;
-        for (std::size_t goal = 0; goal < config_.desired.size(); ++goal) {
-            const Shown& achieved = shown_[static_cast<std::size_t>(config_.achieved[goal])];
-            const std::size_t column = static_cast<std::size_t>(achieved.column);
-            if (goal == 0 || config_.achieved[goal] != config_.achieved[goal - 1])
-                value = rows_.value(source.replica, row_of(achieved, some_[p]), column, scratch_);
-            const std::int64_t bytes = rows_.columns()[column].bytes;
-            const std::int64_t field = config_.desired[goal];
-            const bool last = shown_[static_cast<std::size_t>(field)].of_last && config_.n_step > 0;
-            const std::vector<Position>& positions = last ? ends_ : positions_;
-            const std::int64_t each = static_cast<std::int64_t>(positions.size()) / n;
-            for (std::int64_t i = k * each; i < (k + 1) * each; ++i)
-                if (positions[static_cast<std::size_t>(i)].stored)
-                    std::memcpy(targets[field] + (from * each + i) * bytes, value,
-                                static_cast<std::size_t>(bytes));
-        }
-    }
-}
-
-// The slot of the step whose achieved goal a relabelled row pursues.
-std::int64_t Assembly::goal(const Source& source, std::int64_t slot) const {
+    RowPart achieved;
+    achieved.cover(rows_.columns()[static_cast<std::size_t>(first.column)]);
     const auto below = [&](std::int64_t n) {
         return static_cast<std::int64_t>(source.random.below(static_cast<std::uint64_t>(n)));
     };
-    const Episodes::Span span = source.episodes->span(slot);
-    std::int64_t step = span.high;
-    if (config_.strategy == Strategy::future) step = span.step + below(span.high - span.step + 1);
-    if (config_.strategy == Strategy::episode) step = span.low + below(span.high - span.low + 1);
-    return source.episodes->slot(span, step);
+    picked_.clear();  // the caller's array may change meanwhile
+    goals_.clear();
+    for (std::int64_t k = 0; k < n; ++k) {
+        if (config_.n_step == 0) own_group_.part.expect(rows_.row(source.replica, slots[k]));
+        relabelled[k] = source.random.uniform() < config_.share;
+        if (!relabelled[k]) continue;
+        const Episodes::Span span = source.episodes->span(slots[k]);
+        std::int64_t step = span.high;
+        if (config_.strategy == Strategy::future) step = span.step + below(span.high - span.step + 1);
+        if (config_.strategy == Strategy::episode) step = span.low + below(span.high - span.low + 1);
+        picked_.push_back(k);
+        goals_.push_back(source.episodes->slot(span, step));
+        achieved.expect(rows_.row(source.replica, row_of(source, first, goals_.back())));
+    }
+}
+
+// Each goal is copied into every step that its row shows, so that a sequence or an n-step return pursues one
+// goal throughout. The rewards under the new goals are Python's to compute.
+void Assembly::relabel(const Source& source, std::int64_t n, std::int64_t from, char* const* targets) {
+    for (std::size_t goal = 0; goal < config_.desired.size(); ++goal) {
+        const Shown& achieved = shown_[static_cast<std::size_t>(config_.achieved[goal])];
+        const auto field = static_cast<std::size_t>(config_.desired[goal]);
+        const std::vector<Position>& positions =
+            shown_[field].of_last && config_.n_step > 0 ? ends_ : positions_;
+        const std::int64_t each = static_cast<std::int64_t>(positions.size()) / n;
+        some_.clear();
+        places_.clear();
+        for (std::size_t p = 0; p < picked_.size(); ++p) {
+            for (std::int64_t i = picked_[p] * each; i < (picked_[p] + 1) * each; ++i) {
+                if (!positions[static_cast<std::size_t>(i)].stored) continue;
+                some_.push_back(row_of(source, achieved, goals_[p]));
+                places_.push_back(from * each + i);
+            }
+        }
+        copy(source, achieved.column, targets[field]);
+    }
 }
 
 }  // namespace replaylab

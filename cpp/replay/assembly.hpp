@@ -105,7 +105,14 @@ class Assembly {
         bool stored;
     };
 
+    // Fields that show the same rows, and where in those they are.
+    struct Group {
+        std::vector<std::size_t> fields;
+        RowPart part;
+    };
+
     Position at(const Source& source, const Episodes::Span& span, std::int64_t step) const;
+    std::int64_t row_of(const Source& source, const Shown& field, std::int64_t slot) const;
     std::int64_t row_of(const Position& position) const;
     void follow(const Source& source, std::int64_t from, char* const* targets, const ExtraTargets& extra);
     void stack_all(const Source& source, std::int64_t n, std::int64_t from, char* const* targets);
@@ -113,25 +120,25 @@ class Assembly {
                std::int64_t from, char* target);
     void show_state(const Source& source, const Shown& field, std::int64_t n, std::int64_t from,
                     char* target);
-    void relabel(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
-                 char* const* targets, bool* relabelled);
-    std::int64_t goal(const Source& source, std::int64_t slot) const;
+    void draw_goals(const Source& source, const std::int64_t* slots, std::int64_t n, bool* relabelled);
+    void relabel(const Source& source, std::int64_t n, std::int64_t from, char* const* targets);
     void copy(const Source& source, std::int64_t column, char* target);
-    void copy_all(const Source& source, const std::vector<std::int64_t>& rows, std::int64_t from,
-                  bool of_last, bool of_next, char* const* targets);
+    void copy_all(const Source& source, const Group& group, const std::vector<std::int64_t>& rows,
+                  std::int64_t from, char* const* targets);
     std::int64_t inner_steps() const { return inner() ? config_.n_step : 1; }
 
     TransformConfig config_;
     std::vector<Shown> shown_;
     const RowStore& rows_;
     std::int64_t reward_ = -1, terminated_ = -1;  // fields
+    Group own_group_, last_group_, next_group_;   // plain fields: of the steps, their last, what comes after
     std::vector<Position> positions_;             // n × T
     std::vector<std::int64_t> own_;            // n × T rows: the steps themselves; the zero row where none is
     std::vector<Position> ends_;               // n × T [× K]: the last of the steps taken together
     std::vector<std::int64_t> last_, next_;    // rows: of those, and of what comes after them
     std::vector<std::int64_t> some_, places_;  // scratch: rows, and where their values go
+    std::vector<std::int64_t> picked_, goals_;  // relabelled rows, and their goals' slots
     std::vector<char*> targets_;
-    std::vector<char> scratch_;
 };
 
 }  // namespace replaylab

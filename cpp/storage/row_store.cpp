@@ -12,15 +12,13 @@ namespace replaylab {
 
 namespace {
 
-constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kChunk = 16;  // bytes moved at once
 // Rows moved at once, and blocks of them whose lines are on their way meanwhile. Measured: where more than a
 // dozen or two lines are asked for at once, the processor waits instead of moving. Values of compressed
 // columns are asked for by block, too.
-constexpr std::int64_t kBlock = 4, kPackedBlock = 32, kAhead = 4;
+constexpr std::int64_t kBlock = 8, kPackedBlock = 32, kAhead = 4;
 constexpr int kMostTidied = 64;  // segments of a log in one call
 constexpr unsigned kKnown = 11;  // values unpacked in a turn that are remembered, as a power of two
-constexpr std::int64_t kPrefetch = 16 * kLine;  // past this the hardware's own streams do better
 
 // A column of a block of rows moves between the rows and the caller's packed values, value places[k] for
 // row k: into the rows for Scatter, out of them for Gather.
@@ -69,7 +67,8 @@ struct Move {
 
     // The function for a column: it knows the size wherever that is small.
     static MoveColumn* of(const Column& column) {
-        constexpr MoveColumn* kExact[] = {any, exact<1>, exact<2>, any, exact<4>, any, any, any, exact<8>};
+        constexpr MoveColumn* kExact[] = {any, exact<1>, exact<2>, any, exact<4>, any,      any,
+                                          any, exact<8>, any,      any, any,      exact<12>};
         constexpr MoveColumn* kChunks[] = {any,       chunks<1>, chunks<2>, chunks<3>,
                                            chunks<4>, chunks<5>, chunks<6>};
         if (column.bytes < static_cast<std::int64_t>(std::size(kExact))) return kExact[column.bytes];
@@ -118,6 +117,11 @@ bool is_set(const Column& column, const char* value) {
         return (bits & 0x7fff) != 0;
     }
     return std::any_of(value, value + column.bytes, [](char byte) { return byte != 0; });
+}
+
+void RowPart::cover(const Column& column) {
+    begin = std::min(begin, column.offset);
+    end = std::max(end, column.offset + bytes_in_row(column));
 }
 
 std::int64_t RowStore::lay_out(std::vector<Column>& columns) {
@@ -174,19 +178,17 @@ void RowStore::fill(char* row, std::int64_t place, const char* const* sources) c
 template <typename Direction, bool Listed>
 void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
                     std::int64_t first_place, std::int64_t n, char* const* packed) const {
-    // Only the part of a row that holds the columns wanted.
-    std::int64_t first = stride_, last = 0, block = kBlock;
+    RowPart wanted;
+    std::int64_t block = kBlock;
     parts_.clear();
     for (std::size_t c = 0; c < columns_.size(); ++c) {
         const Column& column = columns_[c];
         if (packed[c] == nullptr) continue;
-        first = std::min(first, column.offset);
-        last = std::max(last, column.offset + bytes_in_row(column));
+        wanted.cover(column);
         if (column.compressed) block = kPackedBlock;
         parts_.push_back({c, packed[c] + first_place * column.bytes, Move<Direction, Listed>::of(column)});
     }
     if (parts_.empty()) return;
-    last = std::min(last, first + kPrefetch);
     const std::int64_t ring = kAhead * block;
     char* const base = base_ + replica * replica_bytes_;
     char* rows[kAhead * kPackedBlock];
@@ -195,8 +197,7 @@ void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::
         for (std::int64_t k = from; k < end; ++k) {
             char* row = base + place(replica, slots[k]) * stride_;
             rows[k & (ring - 1)] = row;
-            for (std::int64_t at = first; at < last; at += kLine) prefetch(row + at);
-            prefetch(row + last - 1);
+            wanted.expect(row);
         }
     };
     for (std::int64_t k = 0; ask_first_ && k < n; ++k) MappedRows::ask_for(row(replica, slots[k]), stride_);

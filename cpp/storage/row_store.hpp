@@ -2,7 +2,9 @@
 // touches one place in memory and not one per field.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "storage/mapped_rows.hpp"
 #include "storage/packed_log.hpp"
 #include "support/arena.hpp"
+#include "support/prefetch.hpp"
 #include "support/state.hpp"
 
 namespace replaylab {
@@ -27,6 +30,22 @@ struct Column {
 
 // Whether a value is anything but zero, as NumPy says it: −0.0 is zero, NaN is not.
 bool is_set(const Column& column, const char* value);
+
+// The part of a row that holds some columns.
+struct RowPart {
+    std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
+
+    void cover(const Column& column);
+
+    // Asks for its lines in this row; past a few the hardware's own streams do better.
+    void expect(const char* row) const {
+        constexpr std::int64_t kLine = 64, kMost = 16 * kLine;
+        if (end == 0) return;
+        const char* const stop = row + std::min(end, begin + kMost);
+        for (const char* at = row + begin; at < stop; at += kLine) prefetch(at);
+        prefetch(stop - 1);
+    }
+};
 
 // Moves one column of n rows between them and packed values.
 using MoveColumn = void(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,

@@ -9,6 +9,7 @@ namespace replaylab {
 inline void prefetch(const void* address) {
 #if defined(__GNUC__) || defined(__clang__)
     __builtin_prefetch(address, 0, 2);
+    asm volatile("");  // GCC leaves out calls of functions that do nothing but prefetch
 #else
     (void)address;
 #endif
