@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -107,24 +107,20 @@ class Hindsight(Transform):
             picked = picked & (np.arange(n_step.steps) < columns["n_steps"][..., None])
         elif "mask" in columns:
             picked = picked & columns["mask"]
-        rows = Rows(columns, info_paths, np.flatnonzero(picked), reward.ndim)
-        if len(rows.numbers):
+        rows = Rows(columns, info_paths, picked.reshape(-1).nonzero()[0], reward.ndim)
+        if rows.numbers.size:
             achieved, desired = (rows.of(f"next_obs.{key}") for key in (self.achieved, self.desired))
             terminated = columns["terminated"]
             before = terminated.copy()
-            shape = (len(achieved),)
-            words = f"one value a row, shape {shape}, finite numbers that {reward.dtype} can hold"
-            finite = partial(_finite_as, reward.dtype)
-            real = ArrayOf(shape, words, holds=finite, error=NonFiniteError)
+            real, true = _rules_of_outcome(len(achieved), reward.dtype)
             new_reward = returned("`compute_reward` of Hindsight", self.compute_reward(achieved, desired, rows), real)
-            true = ArrayOf(shape, f"one value a row, shape {shape}, booleans", "b")
             new_terminated = returned(
                 "`compute_terminated` of Hindsight", self.compute_terminated(achieved, desired, rows), true
             )
-            reward.reshape(-1)[rows.numbers] = new_reward.astype(reward.dtype)
+            reward.reshape(-1)[rows.numbers] = new_reward.astype(reward.dtype, copy=False)
             terminated.reshape(-1)[rows.numbers] = new_terminated
             if "truncated" in columns:
-                columns["truncated"] |= before & ~terminated
+                columns["truncated"] |= before > terminated
         if n_step is not None:
             _take_together(
                 columns, [path for path in info_paths if path != "reward" and not n_step.takes_last(path)], n_step
@@ -163,9 +159,20 @@ def of_outcome(path: str) -> bool:
     return path in OUTCOME or path.split(".")[0] == "next_obs"
 
 
+@lru_cache(maxsize=1024)
+def _rules_of_outcome(rows: int, dtype: np.dtype[Any]) -> tuple[ArrayOf, ArrayOf]:
+    """Return the rules for so many rewards, which must fit into a dtype, and terminations."""
+    words = f"one value a row, shape {(rows,)}"
+    finite = f"{words}, finite numbers that {dtype} can hold"
+    real = ArrayOf((rows,), finite, holds=partial(_finite_as, dtype), error=NonFiniteError)
+    return real, ArrayOf((rows,), f"{words}, booleans", "b")
+
+
 def _finite_as(dtype: np.dtype[Any], values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    with np.errstate(over="ignore"):
-        return np.asarray(np.isfinite(values.astype(dtype)))
+    if values.dtype != dtype:
+        with np.errstate(over="ignore"):
+            values = values.astype(dtype)
+    return np.asarray(np.isfinite(values))
 
 
 def _take_together(columns: Columns, first_only: ListOf[str], n_step: NStep) -> None:
