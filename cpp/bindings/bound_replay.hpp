@@ -24,6 +24,7 @@
 #include "bindings/state_arrays.hpp"
 #include "replay/replay.hpp"
 #include "support/error.hpp"
+#include "support/prefetch.hpp"
 
 namespace replaylab {
 
@@ -417,6 +418,7 @@ class BoundReplay {
         for (std::size_t c = 0; c < fields_.size(); ++c) {
             copy_own(inputs[c], values * fields_[c].column().bytes);
             sources[c] = inputs[c].data;
+            if (values > 1) prefetch(sources[c], values * fields_[c].column().bytes);
         }
         Input mask;
         if (!where.is_none()) {

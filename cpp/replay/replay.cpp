@@ -99,6 +99,11 @@ bool Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
         places_.clear();
+        if (where == nullptr && stores_alike(one)) {
+            add_run(r, sources, steps, step, ids);
+            step += steps * num_envs_;
+            continue;
+        }
         if (rows_.compressed()) rows_.reserve(r, (one.next_rows ? 2 : 1) * steps * num_envs_);
         for (std::int64_t t = 0; t < steps; ++t) {
             for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
@@ -132,6 +137,33 @@ bool Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
     return true;
 }
 
+// Whether every step is stored the same way, whatever it holds and wherever it belongs.
+bool Replay::stores_alike(const Single& one) const {
+    return one.ring.in_order() && !skip_after_end_ && !one.episodes && !one.next_rows && !rows_.compressed();
+}
+
+// Stores steps number `from` and following in runs of slots.
+void Replay::add_run(std::int64_t replica, const char* const* sources, std::int64_t steps, std::int64_t from,
+                     std::int64_t* ids) {
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    const std::int64_t n = steps * num_envs_;
+    std::iota(ids + from, ids + from + n, one.ring.next_id());
+    slots_.resize(static_cast<std::size_t>(n));
+    for (std::int64_t k = 0, run; k < n; k += run) {
+        run = n - k;
+        const std::int64_t slot = one.ring.push_run(run);
+        rows_.fill(rows_.row(replica, slot), run, from + k, columns_.data());
+        std::iota(slots_.begin() + k, slots_.begin() + k + run, slot);
+        if (!one.counts.empty()) std::fill_n(one.counts.begin() + slot, run, 0);
+        for (std::int64_t i = 0; i < run && !one.envs.empty(); ++i)
+            one.envs[static_cast<std::size_t>(slot + i)] = static_cast<std::uint32_t>((k + i) % num_envs_);
+    }
+    bool ends;
+    for (std::int64_t e = 0; e < num_envs_ && n > 0; ++e)
+        takes(one, e, sources, from + n - num_envs_ + e, nullptr, ends);
+    if (n > 0) one.sampler->stored(one.ring, one.random, slots_.data(), n);
+}
+
 bool Replay::assign(const std::int64_t* places, std::int64_t n, std::int64_t* ids) {
     const auto held = lock_.take();
     if (!may_add()) return false;
@@ -163,7 +195,7 @@ void Replay::add_outside(const char* const* sources, std::int64_t steps, const b
                 ids[step] = -1;
                 bool ends;
                 if (!takes(replays_[static_cast<std::size_t>(r)], e, sources, step, where, ends)) continue;
-                rows_.fill(outside_->blank(r), step, columns_.data());
+                rows_.fill(outside_->blank(r), 1, step, columns_.data());
                 ids[step] = outside_->publish(r, e, ends);
             }
         }

@@ -210,6 +210,9 @@ class Replay {
 
     bool takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
                const bool* where, bool& ends) const;
+    bool stores_alike(const Single& one) const;
+    void add_run(std::int64_t replica, const char* const* sources, std::int64_t steps, std::int64_t from,
+                 std::int64_t* ids);
     void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
     bool may_add() const;
     void require_streams() const;

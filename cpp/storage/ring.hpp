@@ -94,6 +94,17 @@ class Ring {
         return slot;
     }
 
+    // Stores the next n steps in a run of slots, at most so many as there are up to the last, and returns the
+    // first slot. First in, first out only.
+    std::int64_t push_run(std::int64_t& n) {
+        const std::int64_t slot = head_;
+        n = std::min(n, capacity_ - slot);
+        head_ = slot + n == capacity_ ? 0 : slot + n;
+        next_id_ += n;
+        return slot;
+    }
+    bool in_order() const { return !by_table_; }
+
     // Stores the next step at this place, and returns the place's slot. Assigned only.
     std::int64_t push_to(std::int64_t place) {
         std::int64_t& slot = slot_of_place_[static_cast<std::size_t>(place)];

@@ -78,8 +78,9 @@ class RowStore {
         outside_[static_cast<std::size_t>(replica * rows_ + slot)] = static_cast<std::uint32_t>(row);
     }
 
-    // Fills a row with values number `place` of all columns.
-    void fill(char* row, std::int64_t place, const char* const* sources) const;
+    // Fills n rows, side by side, with values number `place` and following of all columns, none of which is
+    // compressed.
+    void fill(char* row, std::int64_t n, std::int64_t place, const char* const* sources) const;
 
     // Behind the ring's rows 0 .. capacity − 1: a row that is always zero, and the closing rows.
     std::int64_t zero_row() const { return capacity_; }
@@ -165,7 +166,8 @@ class RowStore {
     std::vector<std::uint32_t>
         outside_;  // by replica and row: where it lies; empty where the rows are in here
     bool compressed_ = false;
-    mutable std::vector<Part> parts_;  // scratch
+    mutable std::vector<Part> parts_;   // scratch
+    std::vector<MoveColumn*> fillers_;  // by column: what fill() calls
     mutable std::uint64_t turn_ = 0;
     mutable std::vector<Unpacked> unpacked_;        // by a hash of the reference
     std::vector<std::unique_ptr<PackedLog>> logs_;  // by replica and column; null where it is as it is

@@ -1,6 +1,8 @@
 // Asks for a cache line before it is needed; a hint, never a change of meaning.
 #pragma once
 
+#include <cstdint>
+
 namespace replaylab {
 
 // Into the second-level cache, because the first has room for about twenty pending lines, a batch asks for a
@@ -13,6 +15,12 @@ inline void prefetch(const void* address) {
 #else
     (void)address;
 #endif
+}
+
+// The lines of a run of bytes; of a long one the first, since processors go on by themselves.
+inline void prefetch(const char* run, std::int64_t bytes) {
+    constexpr std::int64_t kMost = 16384, kLine = 64;
+    for (std::int64_t at = 0; at < bytes && at < kMost; at += kLine) prefetch(run + at);
 }
 
 // Reads from a line, so that the reads of many lines wait together, and no line is dropped.
