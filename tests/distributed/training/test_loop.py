@@ -374,7 +374,8 @@ def test_actor_critics(algorithm, arguments, sampler, transforms, one_thread, tm
     metrics, run, launcher = trained(pendulum, Actors(2, envs=2, unroll=2), checkpoints=Checkpoints(tmp_path, 30))
     assert run.agents.updates == pendulum.total_steps - 40
     assert np.isfinite(metrics.of("train/critic_loss")[1]).all()
-    assert (len(metrics.of("train/td_error_mean")[1]) > 0) == sampler.wants_feedback
+    # uniform rows have weights, and so errors, where they correct stale totals
+    assert len(metrics.of("train/td_error_mean")[1]) or not sampler.wants_feedback
     agents, obs = launcher.actors[0]._agents, np.ones((1, 5, 3), np.float32)
     agents.take_weights(run.agents.weights())
     assert np.array_equal(agents.act(obs, explore=False), run.agents.act(obs, explore=False))
