@@ -15,6 +15,7 @@ def local(monkeypatch, request):
     shards = Local()
     if "ray_here" not in request.fixturenames:
         monkeypatch.setattr("replaylab.distributed.replay.remote_replay.connect", shards.connect)
+        monkeypatch.setattr("replaylab.distributed.replay.reader.MOST_BATCHES", 1)  # else measured times decide
         for name, value in TIMES.items():
             monkeypatch.setattr(f"replaylab.distributed.training.{name}", value)
     return shards
