@@ -21,13 +21,21 @@ def curve(values):
 
 
 def test_the_exponent_lies_between_those_that_were_tried():
-    rows = {exponent: 60.0 * np.exp(-0.7 * exponent) for exponent in (0.3, 0.6, 1.2)}
-    for exponent in (0.35, 0.5, 0.9, 1.15):
-        assert doses["matching_exponent"](rows, 60.0 * np.exp(-0.7 * exponent)) == pytest.approx(exponent)
+    def left(exponent):
+        return 60.0 * np.exp(-0.7 * exponent - 0.5 * exponent**2)
+
+    rows = {exponent: left(exponent) for exponent in (0.0, 0.15, 0.3, 0.45, 0.6)}
+    for exponent in (0.01, 0.2, 0.37, 0.59):
+        assert doses["matching_exponent"](rows, left(exponent)) == pytest.approx(exponent, abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted"), [({0.6: 40.0, 1.2: 30.0}, 29.0), ({0.6: 40.0, 1.2: 30.0}, 41.0), ({0.6: 30.0, 1.2: 40.0}, 35.0)]
+    ("rows", "wanted"),
+    [
+        ({0.0: 60.0, 0.3: 40.0, 0.6: 30.0}, 29.0),
+        ({0.0: 60.0, 0.3: 40.0, 0.6: 30.0}, 61.0),
+        ({0.0: 30.0, 0.3: 40.0, 0.6: 60.0}, 40.0),
+    ],
 )
 def test_a_dose_that_was_not_tried_is_refused(rows, wanted):
     with pytest.raises(ValueError, match="pilot other exponents"):

@@ -2,8 +2,9 @@
 
     python docs/results/positions-or-errors/doses.py results/positions-or-errors-pilot
 
-For each environment and loss: the exponent of bins that leaves as many effective rows as draws by TD error do, and the
-share of terminated ends that those draws had at each progress. Only measures of batches are read, no returns.
+For each environment and loss: the exponent at which draws by TD error leave as many effective rows as bins by TD error
+with exponent 0.6 do, and the share of terminated ends that draws by TD error with exponent 0.6 had at each progress.
+Only measures of batches are read, no returns.
 """
 
 import re
@@ -27,26 +28,26 @@ Floats = NDArray[np.float64]
 
 
 def matching_exponent(rows: Mapping[float, float], wanted: float) -> float:
-    """Return the exponent at which so many effective rows are left, by the line of least squares for their logarithm.
+    """Return the exponent at which so many effective rows are left, by a parabola for their logarithm.
 
     Args:
-        rows: Effective rows by exponent.
+        rows: Effective rows by exponent, of at least three; the parabola is that of least squares.
         wanted: Effective rows to match.
 
     Raises:
-        ValueError: The rows do not fall as the exponent grows, or the exponent is not between the smallest and the
-            largest that were tried.
+        ValueError: The parabola is not above at the smallest exponent, or nowhere below up to the largest.
     """
     exponents = sorted(rows)
-    slope, constant = np.polyfit(exponents, np.log([rows[exponent] for exponent in exponents]), 1)
-    matching = (np.log(wanted) - constant) / slope
-    if not (slope < 0 and exponents[0] <= matching <= exponents[-1]):
+    parabola = np.polyfit(exponents, np.log([rows[exponent] for exponent in exponents]), 2)
+    grid = np.linspace(exponents[0], exponents[-1], 10_001)
+    below = np.polyval(parabola, grid) <= np.log(wanted)
+    if below[0] or not below.any():
         left = ", ".join(f"{exponent:g}: {rows[exponent]:.1f}" for exponent in exponents)
         raise ValueError(
             f"effective rows must fall from above {wanted:.1f} to below it as the exponent grows, but are {left}; "
             "pilot other exponents, or more seeds"
         )
-    return float(matching)
+    return float(grid[below.argmax()])
 
 
 def share_of_ends(td: Curve, even: Curve) -> tuple[list[float], list[float]]:
@@ -70,24 +71,26 @@ def share_of_ends(td: Curve, even: Curve) -> tuple[list[float], list[float]]:
 
 
 def strategies(study: Study) -> str:
-    """Return the strategies of matched position and matched ends, as part of a study file."""
+    """Return the strategies of matched TD error and matched ends, as part of a study file."""
     rows = {curve.key: float(np.exp(np.log(curve.of_runs("area")).mean())) for curve in study.curves(ROWS)}
     ends = {curve.key: curve for curve in study.curves(ENDS)}
     tables = []
     for environment, learner in dict.fromkeys(key[:2] for key in rows):
         car = "-car" if learner.endswith("-car") else ""
-        wanted = rows[environment, learner, f"td{car}"]
         left = {
-            float(between[1]): value
+            float(alpha[1]): value
             for (*place, strategy), value in rows.items()
-            if place == [environment, learner]
-            and (between := re.match(rf"position{car}\.between-([\d.]+)\.within", strategy))
+            if place == [environment, learner] and (alpha := re.fullmatch(rf"td{car}\.alpha-([\d.]+)", strategy))
         }
-        exponent = round(matching_exponent(left, wanted), 3)
-        progress, values = share_of_ends(*(ends[environment, learner, f"{name}{car}"] for name in ("td", "even")))
+        left[0.0] = rows[environment, learner, f"even{car}"]
+        exponent = round(matching_exponent(left, rows[environment, learner, f"position{car}"]), 3)
+        progress, values = share_of_ends(
+            ends[environment, learner, f"td{car}.alpha-0.6"], ends[environment, learner, f"even{car}"]
+        )
         schedule = f'{{ type = "table", progress = {progress}, values = {values} }}'
+        draws = ["prioritized", f"alpha = {exponent}", "beta = 0.0", "stratified = false"]
         tables += [
-            _table("position", environment, learner, ["binned_prioritized", f"between = {exponent}", "within = 0.0"]),
+            _table("TD error", environment, learner, draws),
             _table("ends", environment, learner, ["matched_ends", f"share = {schedule}"]),
         ]
     return "\n".join(tables)
@@ -97,7 +100,7 @@ def _table(arm: str, environment: str, learner: str, options: Sequence[str]) -> 
     name = re.sub(r"-v\d+$", "", environment.removeprefix("replaylab/")).lower()
     budget = ["budget = { steps = 80_000 }"] if learner.endswith("-car") else []
     lines = [
-        f"[strategies.matched-{arm}-{name}-{learner}]",
+        f"[strategies.matched-{arm.split()[0].lower()}-{name}-{learner}]",
         f'title = "matched {arm} ({environment}, {learner})"',
         f'type = "{options[0]}"',
         *options[1:],
