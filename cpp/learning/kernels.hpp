@@ -125,22 +125,25 @@ REPLAYLAB_INLINE void product_tile(const Product& p, std::int64_t o, std::int64_
     // four inputs.
     const std::int64_t rows = p.rows, first = o * rows + b;
     float* y = p.y + first;
-    if (p.add)
+    if (p.add) {
 #pragma GCC unroll 16
         for (int m = 0; m < Outputs; ++m)
 #pragma GCC unroll 16
             for (int n = 0; n < Vectors; ++n) sum[m][n] += load<Vector>(y + m * rows + n * lanes);
-    if (p.relu)  // NaN stays
+    }
+    if (p.relu) {  // NaN stays
 #pragma GCC unroll 16
         for (int m = 0; m < Outputs; ++m)
 #pragma GCC unroll 16
             for (int n = 0; n < Vectors; ++n) sum[m][n] = sum[m][n] < zero ? zero : sum[m][n];
-    if (const float* gate = p.gate ? p.gate + first : nullptr)
+    }
+    if (const float* gate = p.gate ? p.gate + first : nullptr) {
 #pragma GCC unroll 16
         for (int m = 0; m < Outputs; ++m, gate += rows)
 #pragma GCC unroll 16
             for (int n = 0; n < Vectors; ++n)
                 sum[m][n] = load<Vector>(gate + n * lanes) > zero ? sum[m][n] : zero;
+    }
 #pragma GCC unroll 16
     for (int m = 0; m < Outputs; ++m, y += rows)
 #pragma GCC unroll 16
