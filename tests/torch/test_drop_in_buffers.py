@@ -1,5 +1,6 @@
 """The buffers of FastTD3 and ManiSkill, by their own arguments and keys."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -216,3 +217,46 @@ def test_observations_in_sixteen_bits(device):
         nbytes.append((fasttd3.replay.nbytes, maniskill.replay.nbytes))
     for full, halved in zip(*nbytes, strict=True):
         assert halved < 0.6 * full
+
+
+@pytest.mark.parametrize("sampler", [None, Prioritized(0.6, 0.4)], ids=repr)
+def test_saved_buffers_continue_exactly(tmp_path, sampler, device):
+    env = SimpleNamespace(
+        single_observation_space=SimpleNamespace(shape=(2,)), single_action_space=SimpleNamespace(shape=(1,))
+    )
+    options = {"sampler": sampler, "final_obs_share": 0.5}
+    makers = {
+        "fasttd3": lambda seed: SimpleReplayBuffer(E, T, 2, 1, device=device, seed=seed, **options),
+        "maniskill": lambda seed: ReplayBuffer(env, E, E * T, device, device, seed=seed, **options),
+    }
+    for name, make in makers.items():
+        buffers = [make(1), make(2)]
+        for t in range(T + 3):
+            values = step(t, 1)
+            after = values["next"]
+            if name == "fasttd3":
+                buffers[0].extend(values)
+            else:
+                buffers[0].add(values["observations"], after["observations"], values["actions"], after["rewards"], ONES)
+        buffers[0].save(tmp_path / name)
+        buffers[1].load(tmp_path / name)
+        drawn = [buffer.sample(9) for buffer in buffers]
+        ids = [data["id"] if name == "fasttd3" else data.id for data in drawn]
+        assert torch.equal(*ids)
+        if name == "fasttd3":
+            assert buffers[1].ptr == T + 3
+        else:
+            assert (buffers[1].pos, buffers[1].full, buffers[1].per_env_buffer_size) == (3, True, T)
+
+
+def test_holosomas_buffer_is_fasttd3s_with_critic_observations(device):
+    """Its class (``fast_sac_utils.py`` at 943c3e0e, Apache 2.0) has these arguments, and keys of both observations."""
+    make = partial(SimpleReplayBuffer, asymmetric_obs=True)
+    names = {"n_env": E, "buffer_size": T, "n_obs": 2, "n_act": 1, "n_critic_obs": 3, "n_steps": 2, "gamma": 0.9}
+    buffer = make(**names, device=device, final_obs_share=0.5)
+    for t in range(T):
+        buffer.extend(step(t, 3))
+    data = buffer.sample(4)
+    assert data["critic_observations"].shape == data["next"]["critic_observations"].shape == (4 * E, 3)
+    keys = {"rewards", "dones", "truncations", "observations", "critic_observations", "effective_n_steps"}
+    assert set(data["next"].keys()) == keys

@@ -7,6 +7,7 @@ Change the import in FastTD3's ``train.py``::
 It needs tensordict, which FastTD3 requires too.
 """
 
+import os
 from typing import Any, Literal
 
 import torch
@@ -127,6 +128,15 @@ class SimpleReplayBuffer(nn.Module):
     def update_priorities(self, ids: Tensor, td_error: Tensor) -> Tensor:
         """Pass TD errors for the batch's ``id`` to the sampler."""
         return self.replay.update_priorities(ids, td_error)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the stored steps, priorities and the random stream; see `DeviceReplay.save`."""
+        self.replay.save(path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Continue from what `save` wrote, in a buffer of the same arguments; see `DeviceReplay.load`."""
+        self.replay = DeviceReplay.load(path, device=self.replay.device)
+        self.ptr = self.replay.next_id // self.n_env
 
     def _observations(self, tensor_dict: Any) -> dict[str, Tensor]:
         obs = {"policy": tensor_dict["observations"]}

@@ -5,6 +5,7 @@ Change in ManiSkill's ``sac.py``::
     from replaylab.torch.maniskill import ReplayBuffer
 """
 
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,6 +48,12 @@ class ReplayBuffer:
         half: The 16 bits in which observations are stored; batches have float32. None: float32.
         final_obs_share: As for `DeviceReplay`: raise it if episodes are often truncated after fewer than eight steps.
         seed: As for `DeviceReplay`; None: from PyTorch's generator, so that `torch.manual_seed` determines the draws.
+
+    Attributes:
+        replay: The `DeviceReplay` underneath.
+        per_env_buffer_size: Steps kept of each environment.
+
+    The other arguments of ManiSkill's class are attributes, too.
     """
 
     def __init__(
@@ -71,7 +78,8 @@ class ReplayBuffer:
             "next_obs": obs,
             "terminated": Field((), np.bool_),
         }
-        self.sample_device = torch.device(sample_device)
+        self.num_envs, self.buffer_size, self.storage_device = num_envs, buffer_size, storage_device
+        self.per_env_buffer_size, self.sample_device = buffer_size // num_envs, torch.device(sample_device)
         self.replay = DeviceReplay(
             buffer_size // num_envs * num_envs,
             fields,
@@ -87,6 +95,24 @@ class ReplayBuffer:
     def add(self, obs: Tensor, next_obs: Tensor, action: Tensor, reward: Tensor, done: Tensor) -> None:
         """Store one step of every environment; `done` states whether to stop bootstrapping."""
         self.replay.add(obs=obs, next_obs=next_obs, action=action, reward=reward, terminated=done > 0)
+
+    @property
+    def pos(self) -> int:
+        """Step of each environment that the next `add` overwrites; waits for the device, as `full` does."""
+        return self.replay.next_id // self.num_envs % self.per_env_buffer_size
+
+    @property
+    def full(self) -> bool:
+        """Whether every `add` overwrites a step."""
+        return self.replay.next_id >= self.replay.capacity
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the stored steps, priorities and the random stream; see `DeviceReplay.save`."""
+        self.replay.save(path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Continue from what `save` wrote, in a buffer of the same arguments; see `DeviceReplay.load`."""
+        self.replay = DeviceReplay.load(path, device=self.replay.device)
 
     def sample(self, batch_size: int, *, progress: float | None = None) -> ReplayBufferSample:
         """Draw rows."""
