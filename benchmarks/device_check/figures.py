@@ -2,8 +2,11 @@
 
 import json
 import platform
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +43,47 @@ class Figures:
         figures: The figures.
         skipped: What was left out, and why.
         part: The part that runs now.
+        deadline: Moment of `time.perf_counter` after which nothing of it begins.
     """
 
     device: Any
     figures: list[Figure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     part: str = ""
+    deadline: float = float("inf")
 
     @property
     def on_gpu(self) -> bool:
         return bool(self.device.type == "cuda")
+
+    @property
+    def how(self) -> str:
+        """The way in which `graph_us` times a call."""
+        return "graph" if self.on_gpu else "eager"
+
+    def about(self) -> dict[str, Any]:
+        """Return the device with its driver, clocks and power, and versions."""
+        import numpy as np
+        import torch
+
+        about: dict[str, Any] = {"device": platform.processor() or "CPU"}
+        if self.on_gpu:
+            about = {"device": torch.cuda.get_device_name(self.device)}
+            names = ("driver_version", "clocks.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
+            command = [
+                "nvidia-smi",
+                f"--query-gpu={','.join(names)}",
+                "--format=csv,noheader",
+                "-i",
+                str(self.device.index),
+            ]
+            try:
+                ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+                about |= zip(names, ran.stdout.strip().split(", "), strict=True)
+            except (OSError, subprocess.SubprocessError, ValueError) as error:
+                about["nvidia-smi"] = f"{type(error).__name__}: {error}"
+        versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+        return about | versions | {"triton": version_of("triton")}
 
     def add(
         self,
@@ -75,7 +109,10 @@ class Figures:
         print(f"skipped: {what} ({why})", flush=True)
 
     def attempt(self, what: str, measure: Callable[[], None]) -> None:
-        """Measure something whose failure does not stop the rest."""
+        """Measure something whose failure does not stop the rest; skip it after the part's deadline."""
+        if time.perf_counter() > self.deadline:
+            self.skip(what, "the part's time is over")
+            return
         try:
             measure()
         except ImportError as error:
@@ -87,25 +124,18 @@ class Figures:
 
     def write(self, path: Path, arguments: dict[str, Any]) -> None:
         """Write all of it as JSON."""
-        import numpy as np
-        import torch
-
-        about = {
-            "device": torch.cuda.get_device_name(self.device) if self.on_gpu else platform.processor() or "CPU",
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "arguments": arguments,
-        }
-        try:
-            import triton
-
-            about["triton"] = triton.__version__
-        except ImportError:
-            about["triton"] = None
         path.parent.mkdir(parents=True, exist_ok=True)
         figures = [asdict(figure) for figure in self.figures]
-        path.write_text(json.dumps({**about, "figures": figures, "skipped": self.skipped}, indent=1) + "\n")
+        result = {**self.about(), "arguments": arguments, "figures": figures, "skipped": self.skipped}
+        path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def line_of(figure: Figure) -> str:
@@ -119,4 +149,5 @@ def table(figures: Figures) -> str:
     """Return everything as text."""
     lines = [line_of(figure) for figure in figures.figures if figure.target or figure.reached is False]
     skipped = [f"skipped: {what} ({why})" for what, why in figures.skipped.items()]
-    return "\n".join(["", "against the targets:", *lines, *skipped])
+    about = ", ".join(f"{name} {value}" for name, value in figures.about().items())
+    return "\n".join(["", about, "against the targets:", *lines, *skipped])

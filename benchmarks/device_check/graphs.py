@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from benchmarks.device_check.figures import Figures
-from benchmarks.device_check.sizes import OBS, Sizes, filled, steps
+from benchmarks.device_check.sizes import OBS, Sizes, chained, filled
 from benchmarks.device_check.timing import captured, eager_us, graph_us
 from replaylab.replay import Prioritized, Sampler, Uniform
 
@@ -23,7 +23,7 @@ def run(figures: Figures, sizes: Sizes) -> None:
 
 
 class Step:
-    """A step of training: add, draw, compute a loss, learn, and feed back.
+    """A step of training: add two time steps, draw, compute a loss, learn, and feed back.
 
     Args:
         sampler: Of the replay.
@@ -34,12 +34,13 @@ class Step:
     def __init__(self, sampler: Sampler, sizes: Sizes, device: torch.device) -> None:
         self.rows = sizes.batches[0]
         self.replay = filled(sizes.capacity // 4, sizes.envs, device, sampler, 3, next_obs="derived")
-        self.steps = steps(device, sizes.envs, torch.Generator(device).manual_seed(4))
+        self.steps = chained(device, sizes.envs, torch.Generator(device).manual_seed(4))
         torch.manual_seed(0)
         self.network = torch.nn.Linear(OBS, 1).to(device)
 
     def __call__(self) -> dict[str, torch.Tensor]:
-        self.replay.add(**self.steps)
+        for step in self.steps:
+            self.replay.add(**step)
         batch = self.replay.sample(self.rows)
         with torch.no_grad():
             after = self.network(batch.next_obs)[:, 0]
@@ -86,14 +87,14 @@ def _replays(figures: Figures, sizes: Sizes) -> None:
             eager()
         for number in range(sizes.steps):
             for step in (eager, graphed):
-                step.steps["reward"].fill_(float(number % 7))
+                step.steps[0]["reward"].fill_(float(number % 7))
             graph.replay()
             eager()
         name = type(sampler).__name__
         _add_differences(figures, f"{name}: tensors that differ after {sizes.steps:,} replays", eager, graphed)
-        how = (figures.device, sizes.calls, sizes.blocks)
+        how = (figures.device, sizes)
         took = graph_us(graphed, *how)
-        figures.add(f"{name}: add + sample({eager.rows}) + loss + update, graph", took, "µs")
+        figures.add(f"{name}: 2 adds + sample({eager.rows}) + loss + update, graph", took, "µs")
         figures.add(f"{name}: the same, called from Python", eager_us(eager, *how), "µs")
 
 
@@ -124,7 +125,7 @@ def _compiled(figures: Figures, sizes: Sizes) -> None:
         skips = counters["inductor"]["cudagraph_skips"]
         if figures.on_gpu:
             figures.add(f"{name}: graphs that were skipped", skips, "", "0", skips == 0)
-            took = eager_us(lambda: (_marked(figures), compiled()), figures.device, sizes.calls, sizes.blocks)  # noqa: B023
+            took = eager_us(lambda: (_marked(figures), compiled()), figures.device, sizes)  # noqa: B023
             figures.add(f"{name}: a step, called from Python", took, "µs")
         else:  # on a GPU the compiled learner's sums differ in the last digits
             _add_differences(figures, f"{name}: tensors that differ from eager", step, eager)

@@ -13,12 +13,12 @@ def run(figures: Figures, sizes: Sizes) -> None:
     replay = filled(sizes.capacity, sizes.envs, device, Prioritized(0.6, 0.4), next_obs="derived")
     name = str(device)
     for rows, times in ((sizes.batches[0], 8), (sizes.batches[2], 50)):
-        how = (device, sizes.calls, sizes.blocks)
+        how = (device, sizes)
         direct = eager_us(lambda rows=rows: host.sample(rows).torch(name), *how)
         figures.add(f"ReplayBuffer: sample({rows:,}).torch", direct, "µs")
         graph = graph_us(lambda rows=rows: replay.sample(rows), *how)
         ratio = direct / graph
-        what = f"DeviceReplay.sample({rows:,}) in a graph, faster by"
+        what = f"DeviceReplay.sample({rows:,}), {figures.how}, faster by"
         figures.add(what, ratio, "×", f"≥ {times} ×", ratio >= times, note=f"{graph:.1f} µs")
         for prefetch in (0, 2):
             batches = host.batches(rows, prefetch=prefetch, device=name)

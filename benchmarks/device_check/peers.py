@@ -1,6 +1,7 @@
 """Part "peers": draws of other libraries' buffers on the same device, and their memory."""
 
 import importlib.util
+import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 
 from benchmarks.device_check.figures import Figures
 from benchmarks.device_check.reference_buffers import CumsumBuffer, FastTD3Buffer, ManiSkillBuffer
-from benchmarks.device_check.sizes import ACTION, OBS, Sizes, fields, filled, steps
+from benchmarks.device_check.sizes import ACTION, OBS, Sizes, chained, fields, filled, steps
 from benchmarks.device_check.timing import eager_us
 from replaylab.replay import NStep, Prioritized, Uniform
 from replaylab.torch import DeviceReplay
@@ -36,7 +37,7 @@ def _cumsum(figures: Figures, sizes: Sizes) -> None:
     rows, priorities = torch.rand(sizes.capacity, 43, device=device), torch.rand(sizes.capacity, device=device)
     buffer = CumsumBuffer(rows, priorities)
     for count in sizes.batches:
-        took = eager_us(lambda count=count: buffer.sample(count), device, sizes.calls, sizes.blocks)
+        took = eager_us(lambda count=count: buffer.sample(count), device, sizes)
         figures.add(f"torch: cumsum + searchsorted + index of {count:,} rows", took, "µs")
 
 
@@ -68,7 +69,7 @@ def _torchrl(figures: Figures, sizes: Sizes) -> None:
             ids = buffer.extend(TensorDict(steps(device, count, generator), batch_size=count))
             if name == "prioritized":
                 buffer.update_priority(ids, torch.rand(count, generator=generator, device=device))
-        took = eager_us(buffer.sample, device, max(2, sizes.calls // 2), sizes.blocks)
+        took = eager_us(buffer.sample, device, sizes)
         figures.add(f"torchrl {name}: sample of {rows:,} rows", took, "µs")
         ratio = mine / took
         what = f"DeviceReplay prioritized, called from Python, of torchrl {name}"
@@ -77,7 +78,7 @@ def _torchrl(figures: Figures, sizes: Sizes) -> None:
 
 def _our_prioritized(sizes: Sizes, device: torch.device) -> float:
     lab = filled(sizes.capacity, sizes.envs, device, Prioritized(0.6, 0.4), next_obs="derived")
-    return eager_us(lambda: lab.sample(sizes.batches[0]), device, sizes.calls, sizes.blocks)
+    return eager_us(lambda: lab.sample(sizes.batches[0]), device, sizes)
 
 
 def _fasttd3(figures: Figures, sizes: Sizes, n_steps: int, wheels: Path | None) -> None:
@@ -93,12 +94,12 @@ def _fasttd3(figures: Figures, sizes: Sizes, n_steps: int, wheels: Path | None) 
         buffer = original(*shape, n_critic_obs=OBS, n_steps=n_steps, gamma=0.99, device=device)
         draw, add, source = buffer.sample, partial(_extend, buffer), "original of"
     store, mine = _our_fasttd3(shape, n_steps, device)
-    generator = torch.Generator(device).manual_seed(0)
+    turns = itertools.cycle(chained(device, envs, torch.Generator(device).manual_seed(0)))
     for _ in range(length + 2):
-        step = steps(device, envs, generator)
+        step = next(turns)
         add(step)
         store(step)
-    how = (device, sizes.calls, sizes.blocks)
+    how = (device, sizes)
     took = eager_us(lambda: draw(per_env), *how)
     figures.add(f"{source} FastTD3's buffer: {envs * per_env:,} rows, n = {n_steps}", took, "µs")
     our_time = eager_us(lambda: mine(per_env), *how)
@@ -176,12 +177,12 @@ def _maniskill(figures: Figures, sizes: Sizes) -> None:
         "single_action_space": SimpleNamespace(shape=(ACTION,)),
     }
     lab = ReplayBuffer(SimpleNamespace(**spaces), envs, sizes.capacity, device, device, seed=0)
-    generator = torch.Generator(device).manual_seed(0)
+    turns = itertools.cycle(chained(device, envs, torch.Generator(device).manual_seed(0)))
     for _ in range(sizes.capacity // envs + 2):
-        step = steps(device, envs, generator)
+        step = next(turns)
         maniskill.add(step)
         lab.add(step["obs"], step["next_obs"], step["action"], step["reward"], step["terminated"])
-    how = (device, sizes.calls, sizes.blocks)
+    how = (device, sizes)
     took = eager_us(lambda: maniskill.sample(rows), *how)
     figures.add(f"operations of ManiSkill's buffer: {rows:,} rows", took, "µs")
     mine = eager_us(lambda: lab.sample(rows), *how)

@@ -1,7 +1,8 @@
 """Makes this checkout's library importable for the check, without a package index: `make device-check` runs it first.
 
-It needs pip, scikit-build-core, nanobind, CMake and a compiler. An interpreter that imports this checkout's `src`
-already, as that of a development environment does, is left as it is.
+It needs pip, scikit-build-core, nanobind, CMake and a compiler; all but the compiler may be among the wheels. If a
+wheel of replaylab is among them, nothing is built. An interpreter that imports this checkout's `src` already, as that
+of a development environment does, is unchanged.
 """
 
 import argparse
@@ -34,12 +35,13 @@ def prepare(site: Path, wheels: Path | None) -> None:
     if wheel_files:
         print(f"==> installing {len(wheel_files)} wheels from {wheels}", flush=True)
         subprocess.run([*PIP, "--no-compile", "--upgrade", "--target", str(site), *wheel_files], check=True)
-    if imports_checkout(site):
+    if imports_checkout(site) or any(Path(file).name.startswith("replaylab-") for file in wheel_files):
         return
     print("==> building the C++ core", flush=True)
     build = site.parent / "build"
     where = ["--no-build-isolation", f"--config-settings=build-dir={build}", "--upgrade", "--target", str(site)]
-    subprocess.run([*PIP, *where, str(ROOT)], check=True)
+    tools = {"PYTHONPATH": python_path(site), "PATH": os.pathsep.join([str(site / "bin"), os.environ.get("PATH", "")])}
+    subprocess.run([*PIP, *where, str(ROOT)], env={**os.environ, **tools}, check=True)
 
 
 def main() -> None:

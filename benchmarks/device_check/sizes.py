@@ -70,6 +70,16 @@ def steps(
     }
 
 
+def chained(device: torch.device, envs: int, generator: torch.Generator) -> tuple[dict[str, torch.Tensor], ...]:
+    """Return two steps that lead to each other, except where an environment is truncated: one in a hundred."""
+    first, second = (steps(device, envs, generator) for _ in range(2))
+    other = steps(device, envs, generator)["obs"]
+    for step, after in ((first, second), (second, first)):
+        step["terminated"] = torch.zeros_like(step["terminated"])
+        step["next_obs"] = torch.where(step["truncated"][:, None], other, after["obs"])
+    return first, second
+
+
 def filled(
     capacity: int, envs: int, device: torch.device, sampler: Sampler, n_steps: int = 1, **options: Any
 ) -> DeviceReplay:

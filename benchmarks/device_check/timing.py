@@ -1,4 +1,4 @@
-"""Microseconds of a call: from Python, and as a replay of a CUDA graph."""
+"""Microseconds of a call: from Python, and in a CUDA graph."""
 
 import statistics
 import time
@@ -7,7 +7,15 @@ from typing import Any
 
 import torch
 
+from benchmarks.device_check.sizes import Sizes
+
 Call = Callable[[], Any]
+
+WARM_UP = 0.2
+"""Seconds of calls before a measurement on a GPU, after which its clocks have risen."""
+
+GRAPH_CALLS = 20
+"""Calls in one graph, so that the time of launching a graph counts for little."""
 
 
 def synchronize(device: torch.device) -> None:
@@ -16,37 +24,45 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def eager_us(call: Call, device: torch.device, calls: int, blocks: int) -> float:
-    """Return the time of a call from Python: the median of blocks of calls, each with the device's work."""
-    for _ in range(max(3, calls // 4)):
-        call()
-    synchronize(device)
-    times = []
-    for _ in range(blocks):
-        start = time.perf_counter_ns()
-        for _ in range(calls):
-            call()
-        synchronize(device)
-        times.append((time.perf_counter_ns() - start) / calls / 1_000)
-    return statistics.median(times)
-
-
-def host_us(call: Call, device: torch.device, calls: int, blocks: int) -> float:
-    """Return the time until a call returns, whatever the device still has to do."""
+def warmed(call: Call, device: torch.device) -> None:
+    """Call three times, and on a GPU until its clocks have risen."""
+    ends = time.perf_counter() + (WARM_UP if device.type == "cuda" else 0.0)
     for _ in range(3):
         call()
-    times = []
-    for _ in range(blocks):
+    synchronize(device)
+    while time.perf_counter() < ends:
+        call()
         synchronize(device)
+
+
+def eager_us(call: Call, device: torch.device, sizes: Sizes) -> float:
+    """Return the time of a call from Python: the median of blocks of calls, each with the device's work."""
+    warmed(call, device)
+    times = []
+    for _ in range(sizes.blocks):
         start = time.perf_counter_ns()
-        for _ in range(calls):
+        for _ in range(sizes.calls):
             call()
-        times.append((time.perf_counter_ns() - start) / calls / 1_000)
+        synchronize(device)
+        times.append((time.perf_counter_ns() - start) / sizes.calls / 1_000)
     return statistics.median(times)
 
 
-def captured(call: Call) -> torch.cuda.CUDAGraph:
-    """Return a CUDA graph of a call, which ran three times before, so that its kernels are loaded."""
+def host_us(call: Call, device: torch.device, sizes: Sizes) -> float:
+    """Return the time until a call returns, whatever the device still has to do."""
+    warmed(call, device)
+    times = []
+    for _ in range(sizes.blocks):
+        synchronize(device)
+        start = time.perf_counter_ns()
+        for _ in range(sizes.calls):
+            call()
+        times.append((time.perf_counter_ns() - start) / sizes.calls / 1_000)
+    return statistics.median(times)
+
+
+def captured(call: Call, calls: int = 1) -> torch.cuda.CUDAGraph:
+    """Return a CUDA graph of some calls; the call ran three times before, so that its kernels are loaded."""
     beside = torch.cuda.Stream()
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
@@ -55,22 +71,32 @@ def captured(call: Call) -> torch.cuda.CUDAGraph:
     torch.cuda.current_stream().wait_stream(beside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        call()
+        for _ in range(calls):
+            call()
     return graph
 
 
-def graph_us(call: Call, device: torch.device, calls: int, blocks: int) -> float:
-    """Return the time of a call as a graph that is replayed; on a CPU, which has no graphs, of a call from Python."""
+def graph_us(call: Call, device: torch.device, sizes: Sizes, between: Call | None = None) -> float:
+    """Return the time of a call as one of 20 in a graph; on a CPU, which has no graphs, of a call from Python.
+
+    Args:
+        call: The call.
+        device: Device that it uses.
+        sizes: How often.
+        between: Called before each replay, outside of the time: it may write new values into tensors.
+    """
     if device.type != "cuda":
-        return eager_us(call, device, calls, blocks)
-    graph = captured(call)
+        return eager_us(call, device, sizes)
+    graph = captured(call, GRAPH_CALLS)
+    warmed(graph.replay, device)
     times = []
-    for _ in range(blocks + 2):
+    for _ in range(2 * sizes.blocks):
+        if between is not None:
+            between()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        for _ in range(calls):
-            graph.replay()
+        graph.replay()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) * 1_000 / calls)
-    return statistics.median(times[2:])
+        times.append(begin.elapsed_time(end) * 1_000 / GRAPH_CALLS)
+    return statistics.median(times)

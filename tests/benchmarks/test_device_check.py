@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,16 @@ from benchmarks.device_check import __main__ as check
 from benchmarks.device_check import graphs, peers, pong, prepare
 from benchmarks.device_check.figures import Figures
 from benchmarks.device_check.reference_buffers import FastTD3Buffer
-from benchmarks.device_check.sizes import SMALL, steps
+from benchmarks.device_check.sizes import SMALL, chained, fields, steps
+
+from replaylab.torch import DeviceReplay
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 ONE_EACH = {
-    "kernels": ("index_select", "prioritized draw + gather", "update of", "add of", "until the call returns"),
+    "kernels": ("index_select", "draw + gather", "update of", "add of", "captured(), until the call returns"),
     "peers": ("torchrl uniform", "FastTD3's buffer", "ManiSkill's buffer", "memory of Prioritized", "cumsum"),
-    "host": ("sample(32).torch", "prefetch=2", "in a graph, faster by"),
+    "host": ("sample(32).torch", "prefetch=2", "eager, faster by"),
     "graphs": ("graph breaks", "recompilations", "differ from eager"),
     "pong": ("environment steps a second", "learned rows a second", "greedy games"),
 }
@@ -57,6 +60,34 @@ def test_every_part_runs_on_a_cpu(compiled, tmp_path, capsys, monkeypatch):
     skipped = "skipped: graphs: synchronization and graph replays (they need a GPU)"
     assert (skipped in printed) == bool(compiled)
     assert result["torch"] == torch.__version__
+    assert f"torch {torch.__version__}" in printed
+    assert not any(", graph" in figure["what"] for figure in result["figures"])  # there are none
+
+
+def test_parts_end_in_time(tmp_path, monkeypatch, capsys):
+    """After a part's share of the time nothing of it begins; at the end the rest is named, even if something waits."""
+    figures = Figures(CPU, deadline=0.0)
+    figures.attempt("draws", lambda: pytest.fail("it began"))
+    assert "draws" in next(iter(figures.skipped))
+
+    ended = threading.Event()
+    monkeypatch.setattr(check.os, "_exit", lambda status: ended.set())
+    monkeypatch.setattr(check.kernels, "run", lambda figures, sizes: ended.wait(60))
+    out = tmp_path / "figures.json"
+    check.main(["--device", "cpu", "--parts", "kernels", "--seconds", "0.2", "--out", str(out)])
+    assert ended.is_set()
+    assert "the rest (0.2 seconds are over)" in capsys.readouterr().out
+
+
+def test_updates_and_adds_change_what_they_should():
+    """Each measured update changes priorities, and only truncated rows of an add need the side ring."""
+    first, second = chained(CPU, 64, torch.Generator().manual_seed(0))
+    replay = DeviceReplay(1_280, fields(), num_envs=64, next_obs="derived", device="cpu", seed=0)
+    for _ in range(10):
+        replay.add(**first)
+        replay.add(**second)
+    truncated = int(first["truncated"].sum() + second["truncated"].sum())
+    assert 0 < int(replay.parts.ring.closings) <= 10 * truncated
 
 
 def test_failures_and_missing_packages_are_named(monkeypatch, capsys):
@@ -137,6 +168,9 @@ def test_a_development_environment_needs_no_build(tmp_path, monkeypatch):
     assert ran[0][-1].endswith("some-1.0-py3-none-any.whl")
     assert ran[1][-1] == str(tmp_path)
     assert all({"--no-index", "--no-deps"} <= set(command) for command in ran)
+    (tmp_path / "replaylab-0.1.0-cp312-abi3-linux_x86_64.whl").touch()  # then nothing is built
+    prepare.prepare(tmp_path / "site", tmp_path)
+    assert len(ran) == 3
 
 
 @pytest.mark.slow
