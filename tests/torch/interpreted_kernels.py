@@ -58,9 +58,9 @@ def assert_same_buffers(replay, other):
 
 def compare(sampler, next_obs, capacity):
     from replaylab.torch.batches import sampling
-    from replaylab.torch.rows import kernels as row_kernels
+    from replaylab.torch.rows import launches as row_launches
 
-    row_kernels.ROWS = sampling.ROWS = sampling.DRAWN = (
+    row_launches.ROWS = sampling.ROWS = sampling.DRAWN = (
         16 if capacity < 100 else 256
     )  # a program takes long here, its rows do not
     options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "final_obs_share": 0.1, "device": "cpu"}

@@ -16,8 +16,8 @@ from replaylab.torch.rows.tensors import as_tensor
 SECOND = torch.device("cuda", 1)
 
 
-@pytest.mark.parametrize(("device", "non_blocking"), [("cpu", False), ("meta", True)])
-def test_a_copy_to_the_host_is_awaited(device, non_blocking):
+@pytest.mark.parametrize(("source", "device", "non_blocking"), [("meta", "cpu", False), ("cpu", "meta", True)])
+def test_a_copy_to_the_host_is_awaited(source, device, non_blocking):
     copies = []
 
     class Recorded(torch.Tensor):
@@ -25,9 +25,10 @@ def test_a_copy_to_the_host_is_awaited(device, non_blocking):
         def __torch_function__(cls, function, types, args=(), kwargs=None):
             if function is torch.Tensor.to:
                 copies.append(kwargs["non_blocking"])
+                return torch.zeros(2)
             return super().__torch_function__(function, types, args, kwargs or {})
 
-    as_tensor("x", torch.zeros(2).as_subclass(Recorded), torch.device(device))
+    as_tensor("x", torch.zeros(2, device=source).as_subclass(Recorded), torch.device(device))
     assert copies == [non_blocking]
 
 

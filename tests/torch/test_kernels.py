@@ -17,7 +17,7 @@ from tests.torch.worlds import never_waits
 pytest.importorskip("triton", reason="Triton takes 1 GB: pip install 'replaylab[triton]'")
 
 TARGETS = [("cuda", 75, 32), ("cuda", 80, 32), ("cuda", 90, 32), ("hip", "gfx942", 64)]
-POINTER, SCALAR = "*i64", "i64"
+POINTER = "*i64"
 
 
 def test_kernels_equal_pytorchs_operations():
@@ -46,10 +46,12 @@ def test_kernels_compile(target):
     from replaylab.torch.drawing.launches import BLOCK, STORED
     from replaylab.torch.launching import OPTIONS
     from replaylab.torch.rows import kernels as row_kernels
+    from replaylab.torch.rows.launches import ROWS, WORDS
 
     recipe = Recipe(1, 10**6, 1_000, 8, 17, 6, 3, 4, True, True, 43, True, True, True)._asdict()
+    ring = {"CAPACITY": 10**6, "ENVS": 1_000}
     tree = {"STARTS": levels(10**6).starts, "DEPTH": 4, "CAPACITY": 10**6}
-    copied = {"SIZE": row_kernels.ROWS, "WORDS": row_kernels.WORDS}
+    copied = {"SIZE": ROWS, "WORDS": WORDS}
     signatures = {
         kernels.draw_kernel: (
             (*6 * (POINTER,), "*u8", "i32"),
@@ -70,15 +72,24 @@ def test_kernels_compile(target):
             {**recipe, **copied},
         ),
         row_kernels.apart_kernel: (
-            ("*i32", "*u8", *2 * (POINTER,), "*i32", "*u8", *2 * ("*i32",), POINTER, *3 * (SCALAR,)),
-            {"WIDTH": 100, **copied},
+            ("*u8", *2 * (POINTER,), *2 * ("*i32",), "*u8", *2 * ("*i32",), POINTER, "i32"),
+            {**ring, "WIDTH": 100, **copied},
         ),
         row_kernels.store_kernel: (
-            (*3 * ("*i32",), "*u8", "*i32", *3 * (POINTER,), *2 * ("*i32",), "*u8", *2 * ("*i32",), *3 * (POINTER,))
-            + 4 * (SCALAR,),
-            {"FRAME_WIDTH": 100, "WIDTH": 9, "DERIVED": True, **copied},
+            (
+                *2 * ("*i32",),
+                "*u8",
+                "*i32",
+                *3 * (POINTER,),
+                *3 * ("*i32",),
+                "*u8",
+                *2 * ("*i32",),
+                *3 * (POINTER,),
+                "i32",
+            ),
+            {**ring, "SIDES": 10_000, "FRAME_WIDTH": 100, "WIDTH": 9, "DERIVED": True, **copied},
         ),
-        row_kernels.close_kernel: (5 * (POINTER,) + 4 * (SCALAR,), {"DERIVED": True, "SIZE": 128}),
+        row_kernels.close_kernel: ((*5 * (POINTER,), *2 * ("i32",)), {**ring, "DERIVED": True, "SIZE": 128}),
     }
     all_kernels = {
         kernel

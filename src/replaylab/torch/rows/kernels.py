@@ -1,27 +1,17 @@
 """Triton's kernels of `step_ring`: bit for bit the same, in few launches."""
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from replaylab.torch.rows.packing import TERMINATED
 
 _TERMINATED = tl.constexpr(TERMINATED)
 
-OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 
-ROWS, WORDS = 16, 64
-"""Rows and words that a program copies at a time."""
-
-
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def apart_kernel(
-    led_to, flags, head_at, tail_at, new_frames, new_flags, following, apart, counted,
-    n, capacity, envs,
-    WIDTH: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
+    flags, head_at, tail_at, led_to, new_frames, new_flags, following, apart, counted, n,
+    CAPACITY: tl.constexpr, ENVS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     """Find the steps before new ones whose next observation is not the new one, and count them by program.
 
@@ -29,8 +19,8 @@ def apart_kernel(
     """
     row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
     inside = row < n
-    early = row < envs
-    before = tl.load(head_at) + row - envs
+    early = row < ENVS
+    before = tl.load(head_at) + row - ENVS
     stored = inside & (before >= tl.load(tail_at))
     differ = tl.zeros((SIZE,), tl.int32)
     for start in range(0, WIDTH, WORDS):
@@ -38,29 +28,30 @@ def apart_kernel(
         mask = stored[:, None] & (word < WIDTH)
         new = tl.load(new_frames + row[:, None] * WIDTH + word, mask=mask, other=0)
         first = tl.load(led_to + row[:, None] * WIDTH + word, mask=mask & early[:, None], other=0)
-        later = tl.load(following + (row[:, None] - envs) * WIDTH + word, mask=mask & (row >= envs)[:, None], other=0)
+        later = tl.load(following + (row[:, None] - ENVS) * WIDTH + word, mask=mask & (row >= ENVS)[:, None], other=0)
         differ += tl.sum((tl.where(early[:, None], first, later) != new).to(tl.int32), 1)
-    end = tl.load(flags + before % capacity, mask=stored & early, other=0)
-    end = tl.where(early, end, tl.load(new_flags + row - envs, mask=stored & (row >= envs), other=0))
+    end = tl.load(flags + before % CAPACITY, mask=stored & early, other=0)
+    end = tl.where(early, end, tl.load(new_flags + row - ENVS, mask=stored & (row >= ENVS), other=0))
     lie_apart = stored & (differ > 0) & ((end & _TERMINATED) == 0)
     tl.store(apart + row, lie_apart.to(tl.int32), mask=inside)
     tl.store(counted + tl.program_id(0), tl.sum(lie_apart.to(tl.int64), 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def store_kernel(
-    led_to, frames, rest, flags, side, owners, head_at, closings_at, new_frames, new_rest, new_flags, following,
-    apart, counted, lost, ids, n, capacity, envs, sides,
-    FRAME_WIDTH: tl.constexpr, WIDTH: tl.constexpr, DERIVED: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
+    frames, rest, flags, side, owners, head_at, closings_at, led_to, new_frames, new_rest, new_flags, following,
+    apart, counted, lost, ids, n,
+    CAPACITY: tl.constexpr, ENVS: tl.constexpr, SIDES: tl.constexpr, FRAME_WIDTH: tl.constexpr, WIDTH: tl.constexpr,
+    DERIVED: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     """Write steps; see `step_ring.store_steps`."""
     row = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
     inside = row < n
     step = tl.load(head_at) + row
-    slot = step % capacity
+    slot = step % CAPACITY
     tl.store(ids + row, step, mask=inside)
     tl.store(flags + slot, tl.load(new_flags + row, mask=inside, other=0), mask=inside)
-    newest = inside & (row >= n - envs)
+    newest = inside & (row >= n - ENVS)
     moved = inside & (row < 0)
     aside = slot
     if DERIVED:
@@ -72,17 +63,17 @@ def store_kernel(
             earlier += tl.load(counted + part, mask=part < tl.program_id(0), other=0)
             start += WORDS
         place = tl.load(closings_at) + tl.sum(earlier, 0) + tl.cumsum(moved.to(tl.int64), 0) - 1
-        place = (place + sides) % sides
+        place = (place + SIDES) % SIDES
         owner = tl.load(owners + place, mask=moved, other=-1)
         tl.store(lost + tl.program_id(0), tl.max(tl.where(moved, owner, -1), 0))
-        tl.store(owners + place, step - envs, mask=moved)
+        tl.store(owners + place, step - ENVS, mask=moved)
         # Where the ring is filled at once, the slots of the steps before are those of the newest ones.
         index = tl.where(moved, place, -1).to(tl.int32)
         tl.store(
-            side + (step - envs + capacity) % capacity, index, mask=inside & ((row >= envs) | (n + envs <= capacity))
+            side + (step - ENVS + CAPACITY) % CAPACITY, index, mask=inside & ((row >= ENVS) | (n + ENVS <= CAPACITY))
         )
         tl.store(side + slot, row.to(tl.int32) * 0 - 1, mask=newest)
-        aside = capacity + envs + place
+        aside = CAPACITY + ENVS + place
     for start in range(0, WIDTH, WORDS):
         word = start + tl.arange(0, WORDS)[None, :]
         mask = inside[:, None] & (word < WIDTH)
@@ -95,25 +86,25 @@ def store_kernel(
         value = tl.load(new_frames + source, mask=mask, other=0)
         tl.store(frames + slot[:, None] * FRAME_WIDTH + word, value, mask=mask)
         if DERIVED:
-            early = (row < envs)[:, None]
+            early = (row < ENVS)[:, None]
             first = tl.load(led_to + source, mask=mask & moved[:, None] & early, other=0)
-            before = source - envs * FRAME_WIDTH
-            later = tl.load(following + before, mask=mask & moved[:, None] & (row >= envs)[:, None], other=0)
+            before = source - ENVS * FRAME_WIDTH
+            later = tl.load(following + before, mask=mask & moved[:, None] & (row >= ENVS)[:, None], other=0)
             first = tl.where(early, first, later)
             tl.store(frames + aside[:, None] * FRAME_WIDTH + word, first, mask=mask & moved[:, None])
-            tail = (capacity + row - (n - envs))[:, None]
+            tail = (CAPACITY + row - (n - ENVS))[:, None]
             value = tl.load(following + source, mask=mask & newest[:, None], other=0)
             tl.store(frames + tail * FRAME_WIDTH + word, value, mask=mask & newest[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts", "n"])
 def close_kernel(
-    head_at, tail_at, closings_at, counted, lost, parts, n, capacity, envs,
-    DERIVED: tl.constexpr, SIZE: tl.constexpr,
+    head_at, tail_at, closings_at, counted, lost, parts, n,
+    CAPACITY: tl.constexpr, ENVS: tl.constexpr, DERIVED: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """Move head and tail when all steps are written; one program."""
     head = tl.load(head_at) + n
-    first = tl.maximum(tl.load(tail_at), head - capacity)
+    first = tl.maximum(tl.load(tail_at), head - CAPACITY)
     if DERIVED:
         total = tl.zeros((SIZE,), tl.int64)
         latest = tl.full((SIZE,), -1, tl.int64)
@@ -123,43 +114,7 @@ def close_kernel(
             total += tl.load(counted + part, mask=part < parts, other=0)
             latest = tl.maximum(latest, tl.load(lost + part, mask=part < parts, other=-1))
             start += SIZE
-        first = tl.maximum(first, (tl.max(latest, 0) + envs) // envs * envs)
+        first = tl.maximum(first, (tl.max(latest, 0) + ENVS) // ENVS * ENVS)
         tl.store(closings_at, tl.load(closings_at) + tl.sum(total, 0))
     tl.store(tail_at, first)
     tl.store(head_at, head)
-
-
-def store(
-    tables: tuple[Tensor, Tensor, Tensor],
-    sides: tuple[Tensor, Tensor, int],
-    counters: tuple[Tensor, Tensor, Tensor],
-    new: tuple[Tensor, Tensor, Tensor, Tensor | None],
-    envs: int,
-) -> Tensor:
-    """See `step_ring.store_steps`: the tables with flags, side with owners and their number, counters, new rows."""
-    (frames, rest, flags), (head, tail, closings), derived = tables, counters, new[3] is not None
-    n, capacity, parts = len(new[2]), len(flags), triton.cdiv(len(new[2]), ROWS)
-    new_frames, new_rest, new_flags, following = (head if rows is None else rows.contiguous() for rows in new)
-    ids, counted, lost = (torch.empty(count, dtype=torch.int64, device=head.device) for count in (n, parts, parts))
-    led_to, apart = frames, ids
-    size = {"SIZE": ROWS, "WORDS": WORDS, **OPTIONS}
-    if derived:
-        led_to = frames[capacity : capacity + envs]
-        if n > envs:  # they are overwritten by the last ones while the first ones are read
-            led_to = led_to.clone()
-        apart = torch.empty(n, dtype=torch.int32, device=head.device)
-        apart_kernel[(parts,)](
-            *(led_to, flags, head, tail, new_frames, new_flags, following, apart, counted),
-            *(n, capacity, envs),
-            **{"WIDTH": frames.shape[1], **size},
-        )
-    store_kernel[(parts,)](
-        *(led_to, frames, rest, flags, *sides[:2], head, closings, new_frames, new_rest, new_flags, following),
-        *(apart, counted, lost, ids, n, capacity, envs, sides[2]),
-        **{"FRAME_WIDTH": frames.shape[1], "WIDTH": rest.shape[1], "DERIVED": derived, **size},
-    )
-    close_kernel[(1,)](
-        *(head, tail, closings, counted, lost, parts, n, capacity, envs),
-        **{"DERIVED": derived, "SIZE": 128, **OPTIONS},
-    )
-    return ids

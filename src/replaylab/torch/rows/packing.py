@@ -65,7 +65,8 @@ class RowPacking:
         return value if dtype == self.dtypes[path] else value.to(self.dtypes[path])
 
     def _words(self, path: str, value: Tensor) -> Tensor:
-        flat = value.to(self.stored[path]).reshape(len(value), -1)
+        dtype = self.stored[path]
+        flat = (value if value.dtype == dtype else value.to(dtype)).reshape(len(value), -1)
         if flat.dtype.itemsize == WORD:
             return flat.view(torch.int32)
         flat = copied(flat)

@@ -10,8 +10,10 @@ from torch.compiler import is_compiling
 from replaylab.errors import OverSizeError
 from replaylab.machine import machine_memory, size_text
 from replaylab.torch.captured import capturing
+from replaylab.torch.launching import Launchers
 from replaylab.torch.operators import operator
 from replaylab.torch.options import DeviceOptions
+from replaylab.torch.rows.launches import StoreLaunches
 from replaylab.torch.rows.packing import LEFT, TERMINATED, RowPacking
 
 PRIORITY_NBYTES = 17
@@ -56,6 +58,7 @@ class StepRing(nn.Module):
     ) -> None:
         super().__init__()
         self.capacity, self.envs, self.sides, self.triton = capacity, envs, sides, triton
+        self._launchers = Launchers()
         extra = 0 if sides is None else envs + sides + 1
 
         def buffer(name: str, *shape: int, fill: int = 0, dtype: torch.dtype = torch.int64) -> None:
@@ -92,8 +95,13 @@ class StepRing(nn.Module):
             following: int32 (T·E, width) of `frames`, the observation that each step led to, if it is derived.
         """
         state = (self.frames, self.rest, self.flags, self.side, self.owners, self.head, self.tail, self.closings)
-        ids: Tensor = store_steps(*state, frames, rest, flags, following, self.envs, self.sides or 0, self.triton)
-        return ids
+        if not self.triton or is_compiling():
+            ids: Tensor = store_steps(*state, frames, rest, flags, following, self.envs, self.sides or 0, self.triton)
+            return ids
+        launch = self._launchers.get("store")
+        if launch is None:
+            launch = self._launchers["store"] = _launches(*state, self.envs, self.sides or 0)
+        return launch(frames, rest, flags, following)
 
     @property
     def most_steps(self) -> int:
@@ -130,12 +138,8 @@ def store_steps(
 ) -> Tensor:
     """Store steps in the tensors of a ring; see `StepRing.store`."""
     if triton:
-        from replaylab.torch.rows import kernels
-
-        new_rows = (new_frames, new_rest, new_flags, following)
-        counters = (head, tail, closings)
-        stored: Tensor = kernels.store((frames, rest, flags), (side, owners, sides), counters, new_rows, envs)
-        return stored
+        state = (frames, rest, flags, side, owners, head, tail, closings)
+        return _launches(*state, envs, sides)(new_frames, new_rest, new_flags, following).clone()
     capacity = len(flags)
     ids = head + torch.arange(len(new_flags), device=flags.device)
     slots = ids % capacity
@@ -151,6 +155,21 @@ def store_steps(
     tail.copy_(first)
     head.add_(len(new_flags))
     return ids
+
+
+def _launches(
+    frames: Tensor,
+    rest: Tensor,
+    flags: Tensor,
+    side: Tensor,
+    owners: Tensor,
+    head: Tensor,
+    tail: Tensor,
+    closings: Tensor,
+    envs: int,
+    sides: int,
+) -> StoreLaunches:
+    return StoreLaunches((frames, rest, flags), side, owners, (head, tail, closings), envs, sides)
 
 
 def _store_derived(

@@ -54,9 +54,10 @@ def as_tensor(what: str, value: Any, device: torch.device) -> Tensor:
         tensor = value if isinstance(value, Tensor) else torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DtypeError(f"{what} must be a tensor or an array of numbers, but got {shown(value)} ({error})") from None
-    return tensor.detach().to(
-        device, non_blocking=device.type != "cpu"
-    )  # from a GPU, PyTorch would not wait for the copy
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    if tensor.device == device:
+        return tensor
+    return tensor.to(device, non_blocking=device.type != "cpu")  # to the CPU, PyTorch would not wait for the copy
 
 
 def field_tensor(path: str, value: Any, field: Field, leading: dict[str, int], device: torch.device) -> Tensor:
@@ -77,7 +78,7 @@ def field_tensor(path: str, value: Any, field: Field, leading: dict[str, int], d
             f"field `{path}` stores {field.dtype}, but got {tensor.dtype}, whose values may not fit and cannot be "
             f"checked on the device; convert it (`.to({dtype})`)"
         )
-    return tensor.to(dtype)
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 def _fits(source: torch.dtype, wanted: torch.dtype, field: Field) -> bool:
