@@ -289,7 +289,7 @@ void Assembly::relabel(const Source& source, std::int64_t n, std::int64_t from, 
         const auto field = static_cast<std::size_t>(config_.desired[goal]);
         const std::vector<Position>& positions =
             shown_[field].of_last && config_.n_step > 0 ? ends_ : positions_;
-        const std::int64_t each = static_cast<std::int64_t>(positions.size()) / n;
+        const std::int64_t each = static_cast<std::int64_t>(positions.size()) / std::max<std::int64_t>(n, 1);
         some_.clear();
         places_.clear();
         for (std::size_t p = 0; p < picked_.size(); ++p) {

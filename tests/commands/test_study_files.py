@@ -39,7 +39,7 @@ def test_a_new_study_may_be_named_as_its_file(folder):
 def test_a_file_that_is_there_is_not_overwritten(folder, capsys):
     (folder / "mine.toml").write_text("precious")
     assert cli.main(["study", "new", "mine"]) == 2
-    assert "NAME must be the name of a new file, but mine.toml is there already; choose" in capsys.readouterr().err
+    assert "NAME must be the name of a new file, but mine.toml exists. Choose" in capsys.readouterr().err
     assert (folder / "mine.toml").read_text() == "precious"
 
 

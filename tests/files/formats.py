@@ -103,13 +103,6 @@ def tape():
     ]
 
 
-def shard_counts():
-    """The bytes of a shard's counts, and a function that reads them."""
-    with TemporaryDirectory() as folder:
-        snapshots.write_counts(Path(folder), 7, 5)
-        return (Path(folder) / snapshots.COUNTS).read_bytes(), lambda file: snapshots.read_counts(file.parent)
-
-
 def agents():
     """The bytes of what an agent has learned, and a function that reads it."""
     env = gym.make("FrozenLake-v1")
@@ -124,5 +117,5 @@ def agents():
         return (Path(folder) / "agents-3.npz").read_bytes(), read
 
 
-FILES = {"one.tape": tape, snapshots.COUNTS: shard_counts, "agents-3.npz": agents}
+FILES = {"one.tape": tape, "agents-3.npz": agents}
 """Formats that are one file, by its name."""

@@ -16,7 +16,7 @@ import pytest
 from replaylab.errors import SnapshotError
 from replaylab.files.bundle import Bundle
 from replaylab.replay import CustomSampler, Field, Prioritized, Recency, ReplayBuffer, Uniform, snapshot
-from replaylab.research import Permuted
+from replaylab.research import BinnedPrioritized, MatchedEnds, Permuted
 from tests.replay.buffers import FLAGS
 from tests.replay.guarantees.test_conformance import IN_BLOCKS, SAMPLERS, kind_of
 
@@ -24,11 +24,13 @@ FIELDS = {"obs": {"image": Field((3,), np.uint8), "rest": (Field(), Field((2,), 
 
 
 def make(sampler, replicas, capacity=50):
-    return ReplayBuffer(capacity, FIELDS, replicas=replicas, num_envs=3, sampler=sampler, seed=4, autoreset="next_step")
+    num_envs = 1 if isinstance(sampler, BinnedPrioritized | MatchedEnds) else 3
+    options = {"replicas": replicas, "num_envs": num_envs, "sampler": sampler, "autoreset": "next_step"}
+    return ReplayBuffer(capacity, FIELDS, seed=4, **options)
 
 
 def add(buffer, rng):
-    lead = (3,) if buffer.replicas is None else (buffer.replicas, 3)
+    lead = (buffer.num_envs,) if buffer.replicas is None else (buffer.replicas, buffer.num_envs)
     obs = {
         "image": rng.integers(0, 255, (*lead, 3), np.uint8),
         "rest": (rng.random(lead), rng.integers(0, 9, (*lead, 2))),
