@@ -2,12 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from contextlib import ExitStack, suppress
 from os import PathLike
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -16,25 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import FRACTION, checked, optional, shown, whole
-from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import snapshots
 from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures, figures_from
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, global_ids, shard_of
 from replaylab.distributed.replay.options import DECLARED, RemoteConfig, RemoteOptions
 from replaylab.distributed.replay.reader import POLL, ROWS, RemoteReader
-from replaylab.distributed.replay.shard import ActorLost, Declaration
-from replaylab.distributed.replay.writer import Client, RemoteWriter, checked_envs
-from replaylab.errors import ConfigError, OverSizeError, StorageError
-from replaylab.files.atomic import writing
+from replaylab.distributed.replay.starting import Start, connect, results, started
+from replaylab.distributed.replay.writer import RemoteWriter, checked_envs
+from replaylab.errors import ConfigError, StorageError
 from replaylab.files.folder import folder_of
 from replaylab.replay import Fifo, ReplayBuffer, Retention, Sampler, Seed, Transform, Uniform
 from replaylab.trees import map_leaves
 
 ROWS_AT_ONCE = 4096
 """Steps that move to another shard in one call."""
-
-Start = Callable[[str, ListOf[Declaration]], ListOf[Client]]
-"""A function that starts the shards of a run."""
 
 SECONDS_TO_SAVE = 60.0
 """Seconds that `save` waits for a shard that is being restarted."""
@@ -376,54 +370,3 @@ def _check_unneeded(batch_size: int | None, progress: float | None) -> None:
     """Check arguments of any `Replay` on which no answer here depends."""
     checked("batch_size", batch_size, optional(ROWS))
     checked("progress", progress, optional(FRACTION))
-
-
-def connect(options: RemoteOptions, opened: ExitStack) -> Start:
-    """Connect to Ray, until `opened` is closed, and return a function that starts shards."""
-    session = RaySession(options.address)
-    opened.callback(session.close)
-    session.open()
-    from replaylab.distributed.replay.calls import start_shards  # imports Ray
-
-    return lambda run, declarations: start_shards(run, declarations, options.placement)
-
-
-def started(start: Start, run: str, declarations: ListOf[Declaration], opened: ExitStack) -> ListOf[Client]:
-    """Start shards, which end with `opened`, and wait until they have begun.
-
-    Raises:
-        OverSizeError: Those on a node need more memory than it has.
-        StorageError: A shard ended, or it cannot write to the folder for snapshots.
-    """
-    saving, probe = declarations[0].saving, None
-    with ExitStack() as checking:
-        if saving is not None:  # all nodes must see this file
-            with writing(saving.folder):
-                saving.folder.mkdir(parents=True, exist_ok=True)
-                probe = checking.enter_context(NamedTemporaryFile(dir=saving.folder, prefix=".probe-")).name
-        clients = start(run, declarations)
-        for client in clients:
-            opened.callback(client.kill)
-        surveys = results(clients, "survey", probe)
-    for node, memory, _ in surveys:
-        needed = [survey[2] for survey in surveys if survey[0] == node]
-        if sum(needed) > memory:
-            raise OverSizeError(
-                f"{len(needed)} shards on node {node} need {sum(needed) / 2**20:,.1f} MiB together, but it has "
-                f'{memory / 2**20:,.1f} MiB; use a smaller capacity, store less in a step (next_obs="derived", '
-                'compressed or smaller fields), or add nodes and pass placement="spread"'
-            )
-    results(clients, "begin")
-    return clients
-
-
-def results(clients: ListOf[Client], method: str, *arguments: Any) -> list[Any]:
-    """Call a method of shards, and return the results.
-
-    Raises:
-        StorageError: A shard ended.
-    """
-    try:
-        return [pending.result() for pending in [client.call(method, *arguments) for client in clients]]
-    except ActorLost as error:
-        raise StorageError(f"a shard ended before all had begun: {str(error).partition(chr(10))[0]}") from error
