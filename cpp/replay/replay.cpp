@@ -1,8 +1,8 @@
 #include "replay/replay.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "indexes/sequence_blocks.hpp"
@@ -422,8 +422,9 @@ std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::i
     const auto held = lock_.take();
     fed_.assign(fed, fed + n * replicas());
     const double* values = fed_.data();
+    const double least = td_errors ? -std::numeric_limits<double>::max() : 0.0;
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
-        if (!std::isfinite(values[k]) || (!td_errors && values[k] < 0.0))
+        if (!(values[k] >= least && values[k] <= std::numeric_limits<double>::max()))
             fail("PriorityError", td_errors ? "td_error" : "priority", " must be finite",
                  td_errors ? "" : " and not negative", ", but entry ", k, " (id ", given[k], ") is ",
                  values[k], "; no priority was changed");
@@ -442,7 +443,7 @@ std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::i
             }
             ++updated;
             push_row(one.ring, one.ring.slot(ids[k]), slots_);
-            values_.resize(slots_.size(), values[k]);
+            while (values_.size() < slots_.size()) values_.push_back(values[k]);
         }
         const auto fed = static_cast<std::int64_t>(slots_.size());
         if (fed > 0) one.sampler->update(one.ring, slots_.data(), values_.data(), fed, td_errors);
