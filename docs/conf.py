@@ -44,7 +44,11 @@ napoleon_use_ivar = True
 napoleon_attr_annotations = False
 
 # No network while building, so types of other packages are named, not linked; nor are those that are not public.
-UNLINKED = (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.(plotting|replay|learners|study|distributed)\..*")
+UNLINKED = (
+    r"(?!replaylab\.).*",
+    r"replaylab\._core.*",
+    r"replaylab\.(plotting|replay|learners|study|distributed|torch\.captured)\..*",
+)
 nitpick_ignore_regex = [("py:.*", name) for name in UNLINKED]
 
 WHEN = {

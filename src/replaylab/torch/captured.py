@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-T = TypeVar("T")
+Results = TypeVar("Results")
 
 EAGER_CALLS = 3
 """So many calls run operation by operation: libraries allocate their workspaces, optimizers their averages, and Triton
@@ -18,7 +18,7 @@ def capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-class Captured(Generic[T]):
+class Captured(Generic[Results]):
     """A function without arguments whose work on a GPU is captured in a CUDA graph, after three calls without.
 
     All values that change between calls must be in tensors whose memory stays the same. The function must not wait for
@@ -29,12 +29,12 @@ class Captured(Generic[T]):
         device: Device that it uses; on any device but a GPU, it is called each time.
     """
 
-    def __init__(self, function: Callable[[], T], device: torch.device) -> None:
+    def __init__(self, function: Callable[[], Results], device: torch.device) -> None:
         self._function, self._device, self._calls = function, device, 0
         self._replay: Callable[[], None] | None = None
-        self._results: T
+        self._results: Results
 
-    def __call__(self) -> T:
+    def __call__(self) -> Results:
         """Do it, and return the function's results."""
         if self._replay is not None:
             self._replay()
@@ -52,7 +52,7 @@ class Captured(Generic[T]):
             self._replay()
         return self._results
 
-    def _beside(self) -> T:
+    def _beside(self) -> Results:
         """Call the function on another stream, as a capture does: gradients remember the stream of the first call."""
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         current = torch.cuda.current_stream()
