@@ -11,6 +11,10 @@ namespace replaylab {
 
 namespace {
 
+// Steps of a descent before one needs a line that is asked for into the first-level cache, too: where the
+// hint into the second level was ignored, a draw took 43 us in place of 18, and so 32.
+constexpr std::int64_t kNear = 8;
+
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Short vectors of the compiler's own: SSE, AVX or NEON without naming any.
@@ -80,6 +84,7 @@ template <typename Node, typename Child>
 REPLAYLAB_INLINE void descend(const Node* nodes, const Child* below, std::int64_t n, double* targets,
                               std::int64_t* index) {
     for (std::int64_t k = 0; k < n; ++k) {
+        if (k + kNear < n) prefetch_near(&nodes[index[k + kNear]]);
         index[k] = index[k] * 8 + child_of(nodes[index[k]].start, targets[k]);
         prefetch(&below[index[k]]);
     }
@@ -89,6 +94,7 @@ template <typename Lowest, typename Line>
 REPLAYLAB_INLINE void descend_lowest(const Lowest* nodes, const Line* lines, std::int64_t n, double* targets,
                                      std::int64_t* index) {
     for (std::int64_t k = 0; k < n; ++k) {
+        if (k + kNear < n) prefetch_near(&nodes[index[k + kNear]]);
         double start[8];
         fill_starts(nodes[index[k]].sum, start);
         index[k] = index[k] * 8 + child_of(start, targets[k]);
@@ -102,6 +108,7 @@ template <typename Line>
 REPLAYLAB_INLINE void descend_leaves(const Line* lines, std::int64_t n, const double* targets,
                                      std::int64_t* index) {
     for (std::int64_t k = 0; k < n; ++k) {
+        if (k + kNear < n) prefetch_near(&lines[index[k + kNear]]);
         const float* x = lines[index[k]].leaf;
         const Double4 a = widened(load<Float4>(x)), b = widened(load<Float4>(x + 4)),
                       c = widened(load<Float4>(x + 8)), d = widened(load<Float4>(x + 12));
