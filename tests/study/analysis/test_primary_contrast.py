@@ -209,7 +209,7 @@ class TestChecks:
         for environment, part in by_name["both"].by_environment.items():
             np.testing.assert_allclose(part.each.values, by_name[f"D, {environment}"].each.values)
 
-    def test_a_check_in_each_environment_guards_what_is_there_and_the_mean(self):
+    def test_a_check_in_each_environment_guards_it_and_the_mean(self):
         """The same check as above passes on the mean and fails on Acrobot."""
         check = CHECK | {"check": [-INF, -0.1], "each_environment": True}
         by_name = {f.contrast.name: f for f in results(*PRESENT, check)}
