@@ -1,9 +1,10 @@
-"""Write the exponents and schedules of `positions-or-errors`, from its pilot, into its study file.
+"""Write the exponents and schedules of `positions-or-errors` or `positions-or-errors-minatar` into its study file.
 
-    python docs/results/positions-or-errors/doses.py results/positions-or-errors-pilot
+    python docs/results/positions-or-errors/doses.py docs/results/positions-or-errors/study.toml results/STUDY-pilot
 
-For each environment and loss: the exponent at which draws by TD error leave as many effective rows as bins by TD error
-with exponent 0.6 do, and the share of terminated ends that draws by TD error with exponent 0.6 had at each progress.
+For each environment and loss: if the pilot drew by bins, the exponent at which draws by TD error leave as many
+effective rows as bins by TD error with exponent 0.6 do; and the share of terminated ends that draws by TD error with
+exponent 0.6 had at each progress.
 Only measures of batches are read, no returns.
 """
 
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 from replaylab.study import Study
 from replaylab.study.analysis.comparisons import Curve
 
-STUDY = Path(__file__).parent / "study.toml"
 BEGIN, END = "# Written by doses.py: begin.", "# Written by doses.py: end.\n"
 ROWS, ENDS = "replay/effective_batch_size", "replay/terminated_share"
 POINTS = 10
@@ -77,22 +77,21 @@ def strategies(study: Study) -> str:
     tables = []
     for environment, learner in dict.fromkeys(key[:2] for key in rows):
         car = "-car" if learner.endswith("-car") else ""
-        left = {
-            float(alpha[1]): value
-            for (*place, strategy), value in rows.items()
-            if place == [environment, learner] and (alpha := re.fullmatch(rf"td{car}\.alpha-([\d.]+)", strategy))
-        }
-        left[0.0] = rows[environment, learner, f"even{car}"]
-        exponent = round(matching_exponent(left, rows[environment, learner, f"position{car}"]), 3)
+        if (position := (environment, learner, f"position{car}")) in rows:
+            left = {
+                float(alpha[1]): value
+                for (*place, strategy), value in rows.items()
+                if place == [environment, learner] and (alpha := re.fullmatch(rf"td{car}\.alpha-([\d.]+)", strategy))
+            }
+            left[0.0] = rows[environment, learner, f"even{car}"]
+            exponent = round(matching_exponent(left, rows[position]), 3)
+            draws = ["prioritized", f"alpha = {exponent}", "beta = 0.0", "stratified = false"]
+            tables.append(_table("TD error", environment, learner, draws))
         progress, values = share_of_ends(
             ends[environment, learner, f"td{car}.alpha-0.6"], ends[environment, learner, f"even{car}"]
         )
         schedule = f'{{ type = "table", progress = {progress}, values = {values} }}'
-        draws = ["prioritized", f"alpha = {exponent}", "beta = 0.0", "stratified = false"]
-        tables += [
-            _table("TD error", environment, learner, draws),
-            _table("ends", environment, learner, ["matched_ends", f"share = {schedule}"]),
-        ]
+        tables.append(_table("ends", environment, learner, ["matched_ends", f"share = {schedule}"]))
     return "\n".join(tables)
 
 
@@ -120,5 +119,5 @@ def written(text: str, tables: str, comment: str) -> str:
 
 
 if __name__ == "__main__":
-    STUDY.write_text(written(STUDY.read_text(), strategies(Study.from_folder(sys.argv[1])), "From the pilot."))
-    print(STUDY)
+    study = Path(sys.argv[1])
+    study.write_text(written(study.read_text(), strategies(Study.from_folder(sys.argv[2])), "From the pilot."))
