@@ -19,7 +19,8 @@
 #   make coverage run the replay library's tests and list the lines and branches that they miss
 #   make sanitize run tests of the core under address, undefined-behavior and thread sanitizers
 #   make golden   build an older commit too and compare the values that both compute, except those that golden/changes.toml lists (BASE=<commit>)
-#   make fuzz     read mutated snapshots and files of rows, for a minute (ARGS="--mutations 1000000": a million)
+#   make fuzz     read mutated snapshots and files of rows, for a minute (ARGS="--mutations 1000000": a million); and
+#                 compare 100,000 random calls of ageing buffers with the oracle
 #   make clean    remove what these targets wrote
 
 PYTHON ?= python3
@@ -106,6 +107,7 @@ sanitize: $(VENV)/.test
 
 fuzz: $(VENV)/.test
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+	@$(BIN)/python -m tests.fuzz.calls
 
 golden: $(VENV)/.test
 	@$(BIN)/python -m golden $(BASE)

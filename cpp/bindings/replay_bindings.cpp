@@ -95,11 +95,12 @@ void bind_sampler_config(nb::module_& module) {
         .def(
             "__init__",
             [](SamplerConfig* self, std::string kind, std::map<std::string, double> options,
-               std::vector<SamplerConfig> parts) {
-                new (self) SamplerConfig{std::move(kind), std::move(options), std::move(parts)};
+               std::vector<SamplerConfig> parts, std::string clock) {
+                new (self)
+                    SamplerConfig{std::move(kind), std::move(options), std::move(parts), std::move(clock)};
             },
             nb::arg("kind"), nb::arg("options") = std::map<std::string, double>{},
-            nb::arg("parts") = std::vector<SamplerConfig>{})
+            nb::arg("parts") = std::vector<SamplerConfig>{}, nb::arg("clock") = "")
         .def_ro("kind", &SamplerConfig::kind)
         .def_prop_ro(
             "feedback", [](const SamplerConfig& config) { return has(config, &SamplerKind::feedback); },

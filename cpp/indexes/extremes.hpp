@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace replaylab {
@@ -46,12 +47,35 @@ class Extreme {
                               [](float x) { return x; });
             const std::int64_t block = std::find(bounds_.begin(), bounds_.end(), least_) - bounds_.begin();
             const std::int64_t begin = block << shift_;
-            const std::int64_t size = std::min(std::int64_t{1} << shift_, n_ - begin);
             float& bound = bounds_[static_cast<std::size_t>(block)];
-            bound = least_of(numbers + begin, size, Order::key);
+            bound = least_of(numbers + begin, std::min(block_size(), n_ - begin), Order::key);
             known_ = bound == least_;
         }
         return least_;
+    }
+
+    std::int64_t block_size() const { return std::int64_t{1} << shift_; }
+
+    // The least value(i) over the numbers of a finite key, if there are any; lower(block, key) is a bound of
+    // it for those in a block whose keys are at least `key`. Reads the numbers of few blocks if bounds are
+    // tight.
+    template <typename Lower, typename Value>
+    double least_value(const float* numbers, const Lower& lower, const Value& value) const {
+        std::vector<std::pair<double, std::size_t>> blocks;
+        for (std::size_t block = 0; block < bounds_.size(); ++block)
+            if (bounds_[block] < std::numeric_limits<float>::infinity())
+                blocks.emplace_back(lower(block, bounds_[block]), block);
+        std::iter_swap(blocks.begin(), std::min_element(blocks.begin(), blocks.end()));
+        double least = std::numeric_limits<double>::infinity();
+        for (const auto& [bound, block] : blocks) {
+            if (bound > least) continue;
+            const std::int64_t begin = static_cast<std::int64_t>(block) << shift_;
+            const std::int64_t end = std::min(begin + block_size(), n_);
+            bounds_[block] = least_of(numbers + begin, end - begin, Order::key);
+            for (std::int64_t i = begin; i < end; ++i)
+                if (numbers[i] > 0.0f) least = std::min(least, value(i));
+        }
+        return least;
     }
 
     static std::int64_t nbytes(std::int64_t n) {

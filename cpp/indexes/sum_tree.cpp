@@ -143,13 +143,14 @@ REPLAYLAB_INLINE void descend_all(const std::vector<Level>& levels, const Lowest
 
 }  // namespace
 
-SumTree::SumTree(std::int64_t capacity)
+SumTree::SumTree(std::int64_t capacity, unsigned keeps)
     : capacity_(capacity),
+      keeps_(keeps),
       lines_(static_cast<std::size_t>(divide_up(capacity, kLeaves))),
       leaves_(lines_[0].leaf),
-      lowest_(static_cast<std::size_t>(divide_up(capacity, kLeaves * kChildren))),
-      list_(lines_.size() + 1),
-      seen_(lines_.size()),
+      lowest_(static_cast<std::size_t>(keeps & kSums ? divide_up(capacity, kLeaves * kChildren) : 0)),
+      list_(keeps & kSums ? lines_.size() + 1 : 0),
+      seen_(keeps & kSums ? lines_.size() : 0),
       smallest_(capacity),
       largest_(capacity) {
     for (auto nodes = static_cast<std::int64_t>(lowest_.size()); nodes > 1;) {
@@ -158,12 +159,14 @@ SumTree::SumTree(std::int64_t capacity)
     }
 }
 
-std::int64_t SumTree::nbytes(std::int64_t capacity) {
+std::int64_t SumTree::nbytes(std::int64_t capacity, unsigned keeps) {
     const std::int64_t lines = divide_up(capacity, kLeaves);
+    std::int64_t bytes =
+        lines * static_cast<std::int64_t>(sizeof(Line)) + 2 * Extreme<Largest>::nbytes(capacity);
+    if (!(keeps & kSums)) return bytes;
     std::int64_t nodes = divide_up(lines, kChildren);
-    std::int64_t bytes = lines * static_cast<std::int64_t>(sizeof(Line) + sizeof(std::int64_t) + 1) +
-                         nodes * static_cast<std::int64_t>(sizeof(Lowest)) +
-                         2 * Extreme<Largest>::nbytes(capacity);
+    bytes += lines * static_cast<std::int64_t>(sizeof(std::int64_t) + 1) +
+             nodes * static_cast<std::int64_t>(sizeof(Lowest));
     while (nodes > 1) {
         nodes = divide_up(nodes, kChildren);
         bytes += nodes * static_cast<std::int64_t>(sizeof(Node));
@@ -172,25 +175,23 @@ std::int64_t SumTree::nbytes(std::int64_t capacity) {
 }
 
 void SumTree::expect(const std::int64_t* slots, std::int64_t n) const {
-    for (std::int64_t k = 0; k < n; ++k) {
-        prefetch(leaves_ + slots[k]);
-        prefetch(lowest_of(slots[k]));
-    }
+    for (std::int64_t k = 0; k < n; ++k) prefetch(leaves_ + slots[k]);
+    for (std::int64_t k = 0; k < n && keeps_ & kSums; ++k) prefetch(lowest_of(slots[k]));
 }
 
 // Leaves first; then each changed line and node once, level by level, however many leaves of it changed.
 // Parents are summed again from all their children, never moved by a difference: rounding cannot add up.
 void SumTree::set(const std::int64_t* slots, const float* values, std::int64_t n) {
-    for (std::int64_t k = 0; k < n; ++k) {
-        touch(leaves_ + slots[k]);
-        touch(lowest_of(slots[k]));
-    }
+    for (std::int64_t k = 0; k < n; ++k) touch(leaves_ + slots[k]);
+    for (std::int64_t k = 0; k < n && keeps_ & kSums; ++k) touch(lowest_of(slots[k]));
+    const bool smallest = keeps_ & kSmallest, largest = keeps_ & kLargest;
     for (std::int64_t k = 0; k < n; ++k) {
         float& leaf = leaves_[slots[k]];
-        smallest_.change(slots[k], leaf, values[k]);
-        largest_.change(slots[k], leaf, values[k]);
+        if (smallest) smallest_.change(slots[k], leaf, values[k]);
+        if (largest) largest_.change(slots[k], leaf, values[k]);
         leaf = values[k];
     }
+    if (!(keeps_ & kSums)) return;
 #if defined(REPLAYLAB_X86)
     static const bool avx2 = has_avx2();
     if (avx2) return refresh_avx2(slots, n);

@@ -17,7 +17,11 @@ namespace replaylab {
 
 class SumTree {
   public:
-    explicit SumTree(std::int64_t capacity);
+    // What it keeps up beside the leaves: sums for find() and total(), the smallest positive and the largest
+    // leaf.
+    enum Keeps : unsigned { kSums = 1, kSmallest = 2, kLargest = 4, kAll = 7 };
+
+    explicit SumTree(std::int64_t capacity, unsigned keeps = kAll);
 
     // Sets leaves[slots[k]] = values[k] (finite, ≥ 0; of equal slots the last wins) and recomputes every
     // ancestor once.
@@ -35,8 +39,15 @@ class SumTree {
     float smallest_positive() const { return smallest_.least(leaves_); }  // +inf if every leaf is zero
     float largest() const { return -largest_.least(leaves_); }
 
+    // The least value(slot) over the positive leaves, of which `block_size` make a block; see Extreme.
+    std::int64_t block_size() const { return smallest_.block_size(); }
+    template <typename Lower, typename Value>
+    double least_value(const Lower& lower, const Value& value) const {
+        return smallest_.least_value(leaves_, lower, value);
+    }
+
     // Bytes a tree of that many leaves takes.
-    static std::int64_t nbytes(std::int64_t capacity);
+    static std::int64_t nbytes(std::int64_t capacity, unsigned keeps = kAll);
 
   private:
     static constexpr std::int64_t kLeaves = 16;
@@ -65,6 +76,7 @@ class SumTree {
     void refresh_avx2(const std::int64_t* slots, std::int64_t n);
 
     std::int64_t capacity_;
+    unsigned keeps_;
     std::vector<Line> lines_;
     float* leaves_;
     double total_ = 0.0;

@@ -1,6 +1,7 @@
 #include "replay/replay.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -31,6 +32,7 @@ Replay::Replay(ReplayConfig config)
         if (column.bytes != column.itemsize) continue;  // many values: not the flag of this name
         if (column.name == "terminated") terminated_ = Flag{static_cast<std::int64_t>(f), column};
         if (column.name == "truncated") truncated_ = Flag{static_cast<std::int64_t>(f), column};
+        if (column.name == clock_of(sampler_)) clock_ = Flag{static_cast<std::int64_t>(f), column};
     }
     std::vector<std::int64_t> pairs(stored_.size(), -1);
     for (std::size_t f = 0; f < config.fields.size() && config.transforms.derived; ++f)
@@ -42,7 +44,8 @@ Replay::Replay(ReplayConfig config)
             make_sampler(config.sampler, config.capacity),
             std::vector<char>(static_cast<std::size_t>(num_envs_), kNone),
             zeros_by_slot(outside_ ? 0 : config.environments_nbytes() / 4), nullptr, nullptr,
-            zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{}});
+            zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{},
+            std::vector<double>(static_cast<std::size_t>(clock_.field < 0 ? 0 : config.capacity))});
         Single& one = replays_.back();
         if (config.keeps_episodes())
             one.episodes =
@@ -50,6 +53,7 @@ Replay::Replay(ReplayConfig config)
         if (config.transforms.derived) one.next_rows = std::make_unique<NextRows>(rows_, r, num_envs_, pairs);
         one.ring.attach(one.episodes.get(), config.transforms.length > 0 ? config.transforms.stride : 0);
         one.ring.need(config.min_size);
+        one.ring.attach_times(one.times.data());
     }
 }
 
@@ -88,6 +92,7 @@ bool Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
     if (!may_add()) return false;
     if (asks_) check_decided();
     asks_ = false;
+    if (clock_.field >= 0) check_clock(sources, steps, where);
     columns_.clear();
     for (const std::int64_t field : stored_) columns_.push_back(sources[field]);
     if (outside_) {
@@ -131,6 +136,7 @@ bool Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         if (stored > 0) rows_.scatter(r, slots_.data(), places_.data(), stored, columns_.data());
         if (rows_.compressed()) rows_.tidy(r);
         if (stored == 0) continue;
+        if (clock_.field >= 0) note_times(r);
         one.sampler->stored(one.ring, one.random, slots_.data(), stored);
         report_ends(one);
     }
@@ -161,7 +167,47 @@ void Replay::add_run(std::int64_t replica, const char* const* sources, std::int6
     bool ends;
     for (std::int64_t e = 0; e < num_envs_ && n > 0; ++e)
         takes(one, e, sources, from + n - num_envs_ + e, nullptr, ends);
+    if (clock_.field >= 0) note_times(replica);
     if (n > 0) one.sampler->stored(one.ring, one.random, slots_.data(), n);
+}
+
+// The times of the steps just stored in slots_. Those that other processes stored may be earlier than of
+// steps before them, and count as equally late.
+void Replay::note_times(std::int64_t replica) {
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    const auto column = static_cast<std::size_t>(column_of(clock_.field));
+    const auto n = static_cast<std::int64_t>(slots_.size());
+    for (std::int64_t k = std::max<std::int64_t>(0, n - one.ring.capacity()); k < n; ++k) {
+        const std::int64_t slot = slots_[static_cast<std::size_t>(k)];
+        const double time = number_of(clock_.column, rows_.value(replica, slot, column, scratch_));
+        if (time > one.now && time <= std::numeric_limits<double>::max()) one.now = time;
+        one.times[static_cast<std::size_t>(slot)] = one.now;
+    }
+}
+
+// Throws unless the steps' times are finite and, in each replica, none is earlier than the one before.
+void Replay::check_clock(const char* const* sources, std::int64_t steps, const bool* where) {
+    const char* source = sources[clock_.field];
+    std::vector<double> latest;
+    for (const Single& one : replays_) {
+        latest.push_back(one.added);
+        for (std::int64_t k = 0; k < steps * num_envs_; ++k, source += clock_.column.bytes) {
+            if (where != nullptr && !*where++) continue;
+            const double time = number_of(clock_.column, source);
+            if (!(std::abs(time) <= std::numeric_limits<double>::max()))
+                fail("FieldError", "field `", clock_.column.name,
+                     "` is the clock of Aged and must be finite, but got ", time, "; nothing was stored");
+            if (time < latest.back())
+                fail("FieldError", "field `", clock_.column.name,
+                     "` is the clock of Aged and must never decrease, but got ", time, " after ",
+                     latest.back(),
+                     "; nothing was stored: pass a number that only grows, such as the count of updates, or "
+                     "make the "
+                     "buffer with clock=\"steps\"");
+            latest.back() = time;
+        }
+    }
+    for (std::size_t r = 0; r < replays_.size(); ++r) replays_[r].added = latest[r];
 }
 
 bool Replay::assign(const std::int64_t* places, std::int64_t n, std::int64_t* ids) {
@@ -248,6 +294,7 @@ void Replay::catch_up(std::int64_t replica) {
         one.episodes->stored(slot, step.stream, step.ends);
         if (step.ends) episode_ends_.push_back({ring.id(slot), terminated(replica, slot)});
     }
+    if (clock_.field >= 0) note_times(replica);
     if (!slots_.empty())
         one.sampler->stored(ring, one.random, slots_.data(), static_cast<std::int64_t>(slots_.size()));
     report_ends(one);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -185,6 +186,8 @@ class Replay {
     // one could follow.
     enum Last : char { kNone = 0, kEnded = 1, kOpen = 2 };
 
+    static constexpr double kNever = std::numeric_limits<double>::lowest();
+
     struct Single {
         Ring ring;
         Random random;
@@ -195,9 +198,11 @@ class Replay {
         std::unique_ptr<NextRows> next_rows;  // where next_obs is derived
         std::vector<std::uint32_t> counts;    // by slot, if counted: how often its step was drawn
         Tally tally;
+        std::vector<double> times;            // by slot, where the sampler has a clock
+        double now = kNever, added = kNever;  // the latest of them, and of those that this process added
     };
 
-    // The field of this name, where it says of each step whether it ended its episode.
+    // The field of this name, where it says of each step whether it ended its episode, or its time.
     struct Flag {
         std::int64_t field = -1;
         Column column;
@@ -214,6 +219,8 @@ class Replay {
     void add_run(std::int64_t replica, const char* const* sources, std::int64_t steps, std::int64_t from,
                  std::int64_t* ids);
     void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+    void check_clock(const char* const* sources, std::int64_t steps, const bool* where);
+    void note_times(std::int64_t replica);
     bool may_add() const;
     void require_streams() const;
     bool resets_next(const Single& one, std::int64_t env) const {
@@ -245,7 +252,7 @@ class Replay {
     std::int64_t num_envs_;
     bool skip_after_end_;
     SamplerConfig sampler_;
-    Flag terminated_, truncated_;
+    Flag terminated_, truncated_, clock_;
     std::vector<std::int64_t> stored_;  // by column: its field
     std::int64_t nbytes_;
     std::vector<Single> replays_;

@@ -72,7 +72,8 @@ std::int64_t ReplayConfig::nbytes() const {
     return row_nbytes() * (capacity + 1) + (count_replays ? 4 * capacity : 0) +
            sampler_nbytes(sampler, capacity, transforms.length > 0) + Ring::nbytes(capacity, retention) +
            environments_nbytes() + (keeps_episodes() ? Episodes::nbytes(capacity) : 0) +
-           (transforms.derived ? NextRows::nbytes(capacity) : 0);
+           (transforms.derived ? NextRows::nbytes(capacity) : 0) +
+           (clock_of(sampler).empty() ? 0 : 8 * capacity);
 }
 
 std::int64_t ReplayConfig::grown_nbytes(std::int64_t streams) const {

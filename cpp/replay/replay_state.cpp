@@ -27,6 +27,11 @@ bool Replay::restored() {
     const bool flags_stored = terminated_.field < 0 || column_of(terminated_.field) >= 0;
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        for (std::int64_t age = one.ring.size() - 1; age >= 0 && clock_.field >= 0; --age)
+            slots_.push_back(one.ring.slot_of_age(age));
+        if (clock_.field >= 0) note_times(r);
+        one.added = one.now;
         std::vector<End> ends;
         if (by_episodes && flags_stored) ends = stored_ends(r);
         one.sampler->restored(one.ring, flags_stored ? &ends : nullptr);
@@ -106,6 +111,7 @@ bool Replay::clear() {
         one.ring.clear();
         one.sampler = std::move(samplers[static_cast<std::size_t>(r)]);
         std::fill(one.counts.begin(), one.counts.end(), 0);
+        one.now = one.added = kNever;
     }
     return true;
 }

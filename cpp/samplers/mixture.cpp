@@ -1,4 +1,4 @@
-// Fixed shares of every batch from several samplers over the same ring.
+// Batches made of the rows of several samplers over the same ring.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -9,19 +9,21 @@ namespace replaylab {
 
 namespace {
 
-// Part j gives its share of the rows; the sampling probability of one row is Σ_j (rows of j / rows)·P_j(i).
-// Rows carry that joint probability, and weight 1.
+// Part j gives its share of the rows; or the first, a queue, as many as wait there, and the second the
+// others. The sampling probability of one row is Σ_j (rows of j / rows)·P_j(i). Rows carry that joint
+// probability, and weight 1.
 class Mixture : public Sampler {
   public:
-    Mixture(const SamplerConfig& config, std::int64_t capacity) {
+    Mixture(const SamplerConfig& config, std::int64_t capacity) : fresh_(config.kind == "fresh_first") {
         for (std::size_t j = 0; j < config.parts.size(); ++j) {
             parts_.push_back(make_sampler(config.parts[j], capacity));
-            shares_.push_back(config.option("share" + std::to_string(j)));
+            if (!fresh_) shares_.push_back(config.option("share" + std::to_string(j)));
         }
     }
 
     std::int64_t rows(std::int64_t batch) const override {
-        const std::vector<std::int64_t> asked = split(batch);
+        if (fresh_) return batch;
+        const std::vector<std::int64_t> asked = shared(batch);
         std::int64_t total = 0;
         for (std::size_t j = 0; j < parts_.size(); ++j)
             total += asked[j] == 0 ? 0 : parts_[j]->rows(asked[j]);
@@ -30,14 +32,14 @@ class Mixture : public Sampler {
 
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
-        const std::vector<std::int64_t> asked = split(batch);
+        const std::vector<std::int64_t> asked = split(ring, batch);
         for (std::size_t j = 0; j < parts_.size(); ++j)
             if (asked[j] > 0) parts_[j]->check(ring, asked[j]);
     }
 
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
               const Draw& out) override {
-        asked_ = split(batch);
+        asked_ = split(ring, batch);
         std::int64_t row = 0;
         for (std::size_t j = 0; j < parts_.size(); ++j) {
             if (asked_[j] == 0) continue;
@@ -60,7 +62,7 @@ class Mixture : public Sampler {
 
     void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
                       const double* scheduled, double* out) const override {
-        const std::vector<std::int64_t> asked = split(batch);
+        const std::vector<std::int64_t> asked = split(ring, batch);
         const auto all = static_cast<double>(rows(batch));
         std::vector<double> part(static_cast<std::size_t>(n));
         std::fill(out, out + n, 0.0);
@@ -108,8 +110,15 @@ class Mixture : public Sampler {
     }
 
   private:
-    // Rows asked of each part: its share of the batch, the fractions' rows given to the first parts.
-    std::vector<std::int64_t> split(std::int64_t batch) const {
+    // Rows asked of each part.
+    std::vector<std::int64_t> split(const Ring& ring, std::int64_t batch) const {
+        if (!fresh_) return shared(batch);
+        const std::int64_t fresh = std::min(batch, parts_[0]->waiting(ring));
+        return {fresh, batch - fresh};
+    }
+
+    // Its share of the batch, the fractions' rows given to the first parts.
+    std::vector<std::int64_t> shared(std::int64_t batch) const {
         std::vector<std::int64_t> asked;
         double wanted = 0.0;
         std::int64_t given = 0;
@@ -122,6 +131,7 @@ class Mixture : public Sampler {
         return asked;
     }
 
+    bool fresh_;  // the first part is a queue, which goes first
     std::vector<std::unique_ptr<Sampler>> parts_;
     std::vector<double> shares_;       // sum to 1
     std::vector<std::int64_t> asked_;  // of each part, in the last draw
@@ -129,6 +139,8 @@ class Mixture : public Sampler {
 
 }  // namespace
 
-SamplerFamily mixtures() { return {{"mixture", make<Mixture>, Mixture::nbytes}}; }
+SamplerFamily mixtures() {
+    return {{"mixture", make<Mixture>, Mixture::nbytes}, {"fresh_first", make<Mixture>, Mixture::nbytes}};
+}
 
 }  // namespace replaylab

@@ -61,12 +61,14 @@ class Window : public Sampler {
 // The oldest step that was not drawn yet, each once: a queue. What is overwritten before is lost.
 class Queue : public Sampler {
   public:
+    std::int64_t waiting(const Ring& ring) const override {
+        return std::max<std::int64_t>(0, ring.next_id() - first(ring));
+    }
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
-        const std::int64_t waiting = ring.next_id() - first(ring);
-        if (batch > waiting)
+        if (batch > waiting(ring))
             fail("EmptyBufferError", "Queue gives every step once, but batch_size=", batch, " and only ",
-                 waiting, " of ", ring.size(),
+                 waiting(ring), " of ", ring.size(),
                  " stored steps were not drawn yet; ask for fewer, or add more ", "steps first");
     }
     void draw(const Ring& ring, Random&, std::int64_t batch, const double*, const Draw& out) override {
@@ -82,7 +84,7 @@ class Queue : public Sampler {
     }
     void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
                       const double*, double* out) const override {
-        const std::int64_t rows = std::min(batch, ring.next_id() - first(ring));
+        const std::int64_t rows = std::min(batch, waiting(ring));
         for (std::int64_t k = 0; k < n; ++k) {
             const std::int64_t place = ring.id(slots[k]) - first(ring);
             out[k] = place >= 0 && place < rows ? 1.0 / static_cast<double>(rows) : 0.0;

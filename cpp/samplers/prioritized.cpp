@@ -18,15 +18,15 @@ constexpr double kMost = std::numeric_limits<float>::max();
 
 }  // namespace
 
-Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity)
-    : tree_(capacity),
+Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity, unsigned keeps)
+    : tree_(capacity, keeps),
+      normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))),
+      stratified_(config.option("stratified") != 0.0),
       exponent_(config.option("exponent")),
       epsilon_(config.option("epsilon")),
       feedback_(static_cast<Feedback>(static_cast<int>(config.option("feedback")))),
-      normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))),
       block_length_(static_cast<std::int64_t>(config.option("block_length"))),
       ever_(config.option("ever") != 0.0),
-      stratified_(config.option("stratified") != 0.0),
       replace_(config.option("replace") != 0.0) {}
 
 void Prioritized::check(const Ring& ring, std::int64_t batch) const {
@@ -138,6 +138,10 @@ void Prioritized::fill_weights(const Ring& ring, std::int64_t n, double beta, co
     if (normalize_ == Normalize::none)
         reference = tree_.total() / static_cast<double>(blocks_ ? blocks_->count() : ring.size());
     if (normalize_ == Normalize::batch) reference = *std::min_element(scratch_.begin(), scratch_.end());
+    weigh(reference, n, beta, out);
+}
+
+void Prioritized::weigh(double reference, std::int64_t n, double beta, const Draw& out) {
     for (double& mass : scratch_) mass = reference / mass;
     power(scratch_.data(), n, beta);
     std::copy(scratch_.begin(), scratch_.end(), out.weight);
@@ -159,17 +163,16 @@ std::optional<SamplingTotals> Prioritized::totals(const Ring& ring) const {
 // none): the first of them after the step it overwrites is gone, and with that value now stored, the others
 // the same.
 void Prioritized::stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) {
-    if (tree_.leaf(slots[0]) == tree_.largest()) {
+    if (powers_->leaf(slots[0]) == powers_->largest()) {
         const float zero = 0.0f;
-        tree_.set(slots, &zero, 1);
+        powers_->set(slots, &zero, 1);
     }
-    const float largest = ever_ ? largest_ever_ : tree_.largest();
+    const float largest = ever_ ? largest_ever_ : powers_->largest();
     values_.assign(static_cast<std::size_t>(n), largest > 0.0f ? largest : 1.0f);
-    tree_.set(slots, values_.data(), n);
+    put(ring, slots, n);
     if (ring.in_blocks()) note(ring, slots, n, true);
 }
 
-// The blocks of these steps, new ones or not, and of those that got another leaf, are worth something else.
 void Prioritized::note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored) {
     const auto mass = [this](std::int64_t slot) { return tree_.leaf(leaf_of(slot)); };
     if (!blocks_) blocks_ = std::make_unique<BlockIndex>(ring.capacity());
@@ -189,6 +192,7 @@ void Prioritized::note(const Ring& ring, const std::int64_t* slots, std::int64_t
 void Prioritized::update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
                          bool td_errors) {
     tree_.expect(slots, n);  // while powers are computed
+    if (powers_ != &tree_) powers_->expect(slots, n);
     scratch_.assign(values, values + n);
     values_.resize(static_cast<std::size_t>(n));
     if (td_errors && feedback_ == Feedback::absolute)
@@ -207,9 +211,9 @@ void Prioritized::update(const Ring& ring, const std::int64_t* slots, const doub
         values_[k] *= static_cast<float>(std::min(std::max(scratch_[k], kLeast), kMost));
     if (!replace_ && !some_zero_)
         some_zero_ = std::find(values_.begin(), values_.end(), 0.0f) != values_.end();
-    tree_.set(slots, values_.data(), n);
     for (std::int64_t k = 0; k < n && ever_; ++k)
         largest_ever_ = std::max(largest_ever_, values_[static_cast<std::size_t>(k)]);
+    put(ring, slots, n);
     if (ring.in_blocks()) note(ring, slots, n, false);
 }
 
@@ -227,7 +231,7 @@ void Prioritized::visit(StateVisitor& state) {
     std::vector<float> leaves(static_cast<std::size_t>(tree_.capacity())), ever{largest_ever_};
     std::vector<float> exponent{static_cast<float>(exponent_)};
     for (std::size_t slot = 0; slot < leaves.size(); ++slot)
-        leaves[slot] = tree_.leaf(static_cast<std::int64_t>(slot));
+        leaves[slot] = powers_->leaf(static_cast<std::int64_t>(slot));
     state.visit("leaves", leaves);
     if (state.has("exponent")) state.visit("exponent", exponent);
     if (ever_ && state.has("largest_ever")) state.visit("largest_ever", ever);
@@ -239,8 +243,8 @@ void Prioritized::visit(StateVisitor& state) {
     }
     std::vector<std::int64_t> slots(leaves.size());
     std::iota(slots.begin(), slots.end(), 0);
-    tree_.set(slots.data(), leaves.data(), tree_.capacity());
-    largest_ever_ = std::max(ever[0], tree_.largest());
+    powers_->set(slots.data(), leaves.data(), tree_.capacity());
+    largest_ever_ = std::max(ever[0], powers_->largest());
     some_zero_ = true;  // perhaps
 }
 
@@ -252,7 +256,7 @@ void Prioritized::restored(const Ring& ring, const std::vector<End>*) {
 
 bool Prioritized::fits(const Ring& ring) const {
     for (std::int64_t slot = ring.size(); slot < tree_.capacity(); ++slot)
-        if (tree_.leaf(slot) != 0.0f) return false;
+        if (powers_->leaf(slot) != 0.0f) return false;
     return true;
 }
 

@@ -19,6 +19,7 @@ struct SamplerConfig {
     std::string kind;  // one of the table's: sampler_table.hpp
     std::map<std::string, double> options;
     std::vector<SamplerConfig> parts;  // of a mixture
+    std::string clock;                 // the field that says the time of a step; "": none
 
     // Returns an option; throws if the configuration lacks it.
     double option(const std::string& name) const;
@@ -53,6 +54,9 @@ class Sampler {
 
     // Returns the number of rows in a batch of requested size `batch`.
     virtual std::int64_t rows(std::int64_t batch) const { return batch; }
+
+    // Returns how many steps wait to be drawn, of a sampler that gives each once.
+    virtual std::int64_t waiting(const Ring&) const { return 0; }
 
     // Throws if such a batch cannot be drawn from this ring.
     virtual void check(const Ring& ring, std::int64_t batch) const;

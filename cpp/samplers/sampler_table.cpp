@@ -8,14 +8,14 @@ namespace replaylab {
 
 using Family = SamplerFamily();
 Family online_samplers, uniform_samplers, recency_samplers, correlated_samplers, shuffled_epochs, mixtures,
-    prioritized_samplers, placebos, rank_based_samplers;
+    prioritized_samplers, aged_samplers, placebos, rank_based_samplers;
 
 const SamplerFamily& sampler_kinds() {
     static const SamplerFamily table = [] {
         SamplerFamily all;
         for (Family* family :
              {online_samplers, uniform_samplers, recency_samplers, correlated_samplers, shuffled_epochs,
-              mixtures, prioritized_samplers, placebos, rank_based_samplers}) {
+              mixtures, prioritized_samplers, aged_samplers, placebos, rank_based_samplers}) {
             const SamplerFamily kinds = family();
             all.insert(all.end(), kinds.begin(), kinds.end());
         }
@@ -46,6 +46,12 @@ bool has(const SamplerConfig& config, bool SamplerKind::* capability) {
     return sampler_kind(config.kind).*capability ||
            std::any_of(config.parts.begin(), config.parts.end(),
                        [&](const SamplerConfig& part) { return has(part, capability); });
+}
+
+std::string clock_of(const SamplerConfig& config) {
+    std::string clock = config.clock;
+    for (std::size_t j = 0; j < config.parts.size() && clock.empty(); ++j) clock = clock_of(config.parts[j]);
+    return clock;
 }
 
 std::string priorities_of(const SamplerConfig& config) {

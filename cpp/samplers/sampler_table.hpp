@@ -44,6 +44,9 @@ bool has(const SamplerConfig& config, bool SamplerKind::* capability);
 // for none.
 std::string priorities_of(const SamplerConfig& config);
 
+// The field that says the time of a step, of a mixture the first part's that has one; "" for none.
+std::string clock_of(const SamplerConfig& config);
+
 // For a line of the table: makes a sampler of what its constructor takes.
 template <typename Kind>
 std::unique_ptr<Sampler> make(const SamplerConfig& config, std::int64_t capacity) {

@@ -126,6 +126,11 @@ class Ring {
         stride_ = stride;
     }
 
+    // The time of a stored step, as the field of the sampler's clock says; never less than that of older
+    // steps. Read only where a sampler has such a clock.
+    double time(std::int64_t slot) const { return times_[slot]; }
+    void attach_times(const double* times) { times_ = times; }
+
     // The number of stored steps that a draw requires.
     std::int64_t min_size() const { return min_size_; }
     void need(std::int64_t min_size) { min_size_ = min_size; }
@@ -207,6 +212,7 @@ class Ring {
     std::int64_t given_before_ = 0;  // steps added before that
     std::int64_t head_ = 0;          // the slot the next step goes to: next_id mod capacity
     const Episodes* episodes_ = nullptr;
+    const double* times_ = nullptr;  // by slot
     std::int64_t stride_ = 0;
     std::int64_t min_size_ = 1;
     bool assigned_;

@@ -99,10 +99,14 @@ std::int64_t width_in_row(const Column& column) {
 }
 
 template <typename Number>
-bool is_nonzero(const char* value) {
+Number read(const char* value) {
     Number number;
     std::memcpy(&number, value, sizeof number);
-    return number != Number{0};
+    return number;
+}
+template <typename Number>
+bool is_nonzero(const char* value) {
+    return read<Number>(value) != Number{0};
 }
 
 }  // namespace
@@ -117,6 +121,11 @@ bool is_set(const Column& column, const char* value) {
         return (bits & 0x7fff) != 0;
     }
     return std::any_of(value, value + column.bytes, [](char byte) { return byte != 0; });
+}
+
+double number_of(const Column& column, const char* value) {
+    if (column.bytes == 4) return column.floating ? read<float>(value) : read<std::int32_t>(value);
+    return column.floating ? read<double>(value) : static_cast<double>(read<std::int64_t>(value));
 }
 
 void RowPart::cover(const Column& column) {

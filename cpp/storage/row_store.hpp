@@ -31,6 +31,9 @@ struct Column {
 // Whether a value is anything but zero, as NumPy says it: −0.0 is zero, NaN is not.
 bool is_set(const Column& column, const char* value);
 
+// A value as a number: of 32 or 64 bits, signed.
+double number_of(const Column& column, const char* value);
+
 // The part of a row that holds some columns.
 struct RowPart {
     std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;

@@ -62,7 +62,9 @@ REPLAYLAB_INLINE double power(double x, double y) {
     return exp2_portable(exponent);
 }
 
-// power(x, y) of n values in place, in whatever vector instructions this machine has: the same numbers.
+// power(x, y) of n values in place, and 2^x of n values, in whatever vector instructions this machine has:
+// the same numbers.
 void power(double* x, std::int64_t n, double y);
+void exp2(double* x, std::int64_t n);
 
 }  // namespace replaylab

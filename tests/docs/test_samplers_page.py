@@ -5,7 +5,18 @@ import re
 import pytest
 
 from replaylab import replay, research
-from replaylab.replay import Batch, CustomSampler, MixedReplay, Mixture, ReplayBuffer, Sampler, Schedule, TopScores
+from replaylab.replay import (
+    Aged,
+    Batch,
+    CustomSampler,
+    FreshFirst,
+    MixedReplay,
+    Mixture,
+    ReplayBuffer,
+    Sampler,
+    Schedule,
+    TopScores,
+)
 from tests.docs.test_pages import DOCS, run
 
 TEXT = (DOCS / "reference/samplers.md").read_text()
@@ -22,7 +33,10 @@ def samplers(package):
 
 
 ENTRIES = {name: entry for page in PAGES.values() for name, entry in entries(page).items()}
+MADE_OF_OTHERS = (Mixture, Aged, FreshFirst)
+"""They need what these need."""
 SAMPLERS = [kind for package in PAGES for kind in samplers(package)]
+OF_THEMSELVES = [kind for kind in SAMPLERS if not issubclass(kind, MADE_OF_OTHERS)]
 
 
 @pytest.mark.parametrize("package", PAGES, ids=lambda package: package.__name__)
@@ -34,7 +48,7 @@ def test_the_number_of_samplers_on_the_first_page():
     assert f"[{len(samplers(replay))} samplers and your own]" in (DOCS.parent / "README.md").read_text()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SAMPLERS if kind is not Mixture], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", OF_THEMSELVES, ids=lambda kind: kind.__name__)
 def test_the_entry_names_what_it_needs(kind):
     stated = re.search(r"^\* \*\*Needs:\*\* (.*)\.$", ENTRIES[kind.__name__], re.MULTILINE)
     needs = stated[1].split(", ") if stated else []

@@ -3,10 +3,12 @@
 import numpy as np
 
 from replaylab.replay import (
+    Aged,
     CustomSampler,
     EpisodeEnds,
     Field,
     FrameStack,
+    FreshFirst,
     Geometric,
     Greedy,
     MemoryMap,
@@ -62,6 +64,11 @@ SNAPSHOTS = {
         sampler=Mixture((Prioritized(beta=0.4), ShuffledEpochs(), Recency(0.9, burst=5), Geometric(0.1)))
     ),
     "episodes": lambda: _buffer(sampler=EpisodeEnds(), num_envs=2),
+    "aged": lambda: _buffer(
+        PLAIN | {"version": Field((), np.float64)},
+        sampler=Aged(Prioritized(beta=0.4), 3.0, floor=0.1, window=7, clock="version"),
+    ),
+    "fresh": lambda: _buffer(sampler=FreshFirst(Aged(Uniform(), half_life=2.0)), replicas=2),
     "own": lambda: _buffer(sampler=Own(), num_envs=2),
     "loop": lambda: _buffer(),
 }
@@ -111,6 +118,8 @@ def _drawn(buffer, rng, count):
             return {key: values(child, key) for key, child in field.items()}
         if isinstance(field, tuple):
             return tuple(values(child, path) for child in field)
+        if path == "version":  # of the policy, which never decreases
+            return np.zeros(lead)
         if field.dtype == bool:
             return rng.random(lead) < 0.2
         return rng.integers(0, 5, (*lead, *field.shape)).astype(field.dtype)

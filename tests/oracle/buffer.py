@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from replaylab.replay import (
+    Aged,
     Combined,
     CustomSampler,
     EpisodeEnds,
+    FreshFirst,
     Online,
     Prioritized,
     Queue,
@@ -62,8 +64,10 @@ class OracleReplica:
         """
         id_ = len(self.steps)
         self.priorities.pop(id_ - self.capacity, None)
-        largest = max(self.priorities.values(), default=0.0) or 1.0
-        ever = getattr(self.sampler, "new_steps", "largest_stored") == "largest_ever"
+        windows = [sampler.window for sampler in self.samplers if isinstance(sampler, Aged) and sampler.window]
+        reach = id_ - min(windows, default=self.capacity)
+        largest = max((priority for i, priority in self.priorities.items() if i > reach), default=0.0) or 1.0
+        ever = getattr(self.samplers[-1], "new_steps", "largest_stored") == "largest_ever"
         self.priorities[id_] = self.largest_ever if ever else largest
         self.steps.append(step)
         episode = self.open.setdefault(env, [])
@@ -86,6 +90,7 @@ class OracleReplica:
         for log in (self.steps, self.episodes, self.times, self.envs):
             log += [None] * (self.first - len(log))
         self.priorities.clear()
+        self.largest_ever = 1.0
 
     def cut_episodes(self):
         """End the open episodes as truncated at their last step, if that is stored."""
@@ -105,11 +110,44 @@ class OracleReplica:
                 count += 1
         return count
 
-    def distribution(self, batch_size):
+    @property
+    def samplers(self):
+        """The sampler, the one that it is made of, and so on."""
+        samplers = [self.sampler]
+        while hasattr(samplers[-1], "sampler"):
+            samplers.append(samplers[-1].sampler)
+        return samplers
+
+    def aged(self, sampler, ids):
+        """Each id's mass, and that of its age, for an `Aged` sampler."""
+        masses = {i: mass(self.priorities[i], getattr(sampler.sampler, "alpha", 0.0)) for i in ids}
+        if isinstance(sampler.sampler, Uniform):
+            masses = dict.fromkeys(ids, 1.0)
+        for i in ids[: -sampler.window] if sampler.window else ():
+            masses[i] = 0.0
+        times = {i: i if sampler.clock == "steps" else float(self.steps[i][sampler.clock,]) for i in ids}
+        half_life = sampler.half_life or math.inf
+        return masses, {i: masses[i] * 2.0 ** ((times[i] - times[ids[-1]]) / half_life) for i in ids}
+
+    def drew(self, batch_size):
+        """Note that a batch was drawn, of which queues take what waits."""
+        if isinstance(self.sampler, FreshFirst | Queue):
+            self.due = min(max(self.due, self.stored.start) + batch_size, self.stored.stop)
+
+    def distribution(self, batch_size, sampler=None):
         """Map each stored id to the probability that one row of a batch, picked at random, is that id."""
         ids = list(self.stored)
         n, newest = len(ids), ids[-1]
-        match self.sampler:
+        match sampler or self.sampler:
+            case Aged(floor=floor) as sampler:
+                shares = zip((floor, 1 - floor), self.aged(sampler, ids), strict=True)
+                parts = [(share, masses, math.fsum(masses.values())) for share, masses in shares]
+                return {i: sum(share * masses[i] / total for share, masses, total in parts if total) for i in ids}
+            case FreshFirst(sampler=inner):
+                fresh = [i for i in ids if i >= self.due][:batch_size]
+                rest = batch_size - len(fresh)
+                others = self.distribution(rest, inner) if rest else dict.fromkeys(ids, 0.0)
+                return {i: ((i in fresh) + rest * others[i]) / batch_size for i in ids}
             case Online():
                 return {i: float(i == newest) for i in ids}
             case SlidingWindow():
@@ -144,13 +182,14 @@ class OracleReplica:
 
     def weights(self, drawn, batch_size, beta):
         """Importance weights of a drawn batch: (N P)^-beta over the largest; ones without prioritization."""
-        if not isinstance(self.sampler, Prioritized | RankBased):
+        prioritized = self.samplers[-1]
+        if not isinstance(prioritized, Prioritized | RankBased) or isinstance(self.sampler, FreshFirst):
             return np.ones(len(drawn))
         distribution, n = self.distribution(batch_size), len(self.stored)
         raw = np.array([(n * distribution[i]) ** -beta for i in drawn])
-        if self.sampler.normalize == "buffer":
+        if prioritized.normalize == "buffer":
             return raw / max((n * p) ** -beta for p in distribution.values() if p > 0)
-        return raw / raw.max() if self.sampler.normalize == "batch" else raw
+        return raw / raw.max() if prioritized.normalize == "batch" else raw
 
 
 class OracleBuffer:

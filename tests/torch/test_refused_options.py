@@ -15,6 +15,7 @@ from replaylab.errors import (
     ShapeError,
 )
 from replaylab.replay import (
+    Aged,
     Combined,
     Field,
     FrameStack,
@@ -42,6 +43,7 @@ GOALS = Hindsight(lambda a, d, i: a, lambda a, d, i: a)
         ({"sampler": RankBased()}, ConfigError, "`sampler` of DeviceReplay.*RankBased"),
         ({"sampler": Blocks()}, ConfigError, "`sampler`.*Blocks"),
         ({"sampler": Mixture((Uniform(), Prioritized()))}, ConfigError, "`sampler`.*Mixture"),
+        ({"sampler": Aged(Prioritized(), half_life=9.0)}, ConfigError, "`sampler` of DeviceReplay.*Aged"),
         ({"sampler": Uniform(replace=False)}, ConfigError, "`replace` of Uniform must be True"),
         ({"sampler": Combined(distinct=True)}, ConfigError, "`distinct` of Combined must be False"),
         ({"sampler": Prioritized(block_length=2)}, ConfigError, "`block_length` of Prioritized must be 1"),

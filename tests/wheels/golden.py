@@ -14,8 +14,10 @@ import numpy as np
 from replaylab import _core
 from replaylab.replay import (
     LAP,
+    Aged,
     Combined,
     EpisodeEnds,
+    FreshFirst,
     Geometric,
     Greedy,
     Mixture,
@@ -59,6 +61,10 @@ TRANSFORMS = [
     (Uniform(), N_STEP | {"strategy": 1, "share": 0.8}),
     (Prioritized(block_length=4), {"length": 5, "stride": 4, "burn_in": 2}),
     (EpisodeEnds(share=0.3, steps=2, truncated=True), {}),
+    (Aged(Prioritized(), half_life=9.0), {}),
+    (Aged(Prioritized(stratified=False), half_life=40.0, floor=0.25, window=500), {}),
+    (Aged(Uniform(), half_life=100.0), {}),
+    (FreshFirst(Prioritized()), {}),
 ]
 
 
@@ -143,7 +149,9 @@ def cases():
 
 def as_the_core_takes_it(sampler):
     """Return a sampler's kind, options and parts."""
-    with patch.object(_core, "SamplerConfig", lambda kind, options=(), parts=(): (kind, dict(options), list(parts))):
+    with patch.object(
+        _core, "SamplerConfig", lambda kind, options=(), parts=(), **_: (kind, dict(options), list(parts))
+    ):
         return sampler.core_config()
 
 

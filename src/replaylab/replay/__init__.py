@@ -34,10 +34,11 @@ from replaylab.replay.protocols import (
     StackedInputReplay,
     require,
 )
+from replaylab.replay.samplers.aged import Aged
 from replaylab.replay.samplers.custom_sampler import CustomSampler, Oracle, TopScores, View
 from replaylab.replay.samplers.episode_ends import EpisodeEnds
 from replaylab.replay.samplers.laber import LaBER
-from replaylab.replay.samplers.mixture import Mixture
+from replaylab.replay.samplers.mixture import FreshFirst, Mixture
 from replaylab.replay.samplers.online import Online, Queue, SlidingWindow
 from replaylab.replay.samplers.prioritized import LAP, Greedy, Prioritized, RankBased, ReLo
 from replaylab.replay.samplers.recency import Geometric, Recency
@@ -57,6 +58,7 @@ from replaylab.replay.storage import (
 from replaylab.replay.transforms import FrameStack, Hindsight, NStep, Sequence, Transform
 
 __all__ = [
+    "Aged",
     "Assigned",
     "Batch",
     "Combined",
@@ -69,6 +71,7 @@ __all__ = [
     "Field",
     "Fifo",
     "FrameStack",
+    "FreshFirst",
     "Geometric",
     "Greedy",
     "Handle",

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 AXIS = whole(most=LARGEST_AXIS)
 
+CLOCK_DTYPES = ("int32", "int64", "float32", "float64")
+
 
 def _kind_of(kinds: tuple[type[T], ...], default: T, words: str = "") -> Rule[T]:
     """An instance of one of these classes; None: the default."""
@@ -90,6 +92,7 @@ class BufferConfig:
         manual = self.episodes == "manual"
         if self.transforms:
             check_ends(self.flat, type(self.transforms[0]).__name__, ENDS, manual)
+        self._check_clock()
         if self.sampler.needs_episodes:
             check_ends(self.flat, type(self.sampler).__name__, self.sampler.end_fields, manual)
         self._check_sizes()
@@ -176,6 +179,19 @@ class BufferConfig:
                 f"`min_size` must be at most the capacity, or nothing could ever be drawn, but got (min_size="
                 f"{self.min_size:,}, capacity={self.capacity:,}); use a smaller one"
             )
+
+    def _check_clock(self) -> None:
+        names = self.sampler.clock_fields
+        if len(names) > 1:
+            raise ConfigError(f"a buffer has one clock, but the parts of its sampler use {names}; use the same in all")
+        for name in names:
+            clock = self.stored_fields.get(name)
+            if clock is None or clock.shape or clock.compressed or clock.dtype.name not in CLOCK_DTYPES:
+                declared = "is not stored" if clock is None else f"is {clock}"
+                raise ConfigError(
+                    f'`clock` of Aged must be "steps" or a stored field of one number, {", ".join(CLOCK_DTYPES)}, but '
+                    f"`{name}` {declared}; declare it, for example as Field((), np.int64), and pass it to `add`"
+                )
 
     def _check_retention(self) -> None:
         if isinstance(self.retention, Fifo):

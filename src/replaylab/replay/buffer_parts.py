@@ -17,7 +17,7 @@ from replaylab.replay.data.fields import core_fields
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.data.undelivered import BatchQueue
 from replaylab.replay.samplers.engine import DrawEngine, UnfedDraws
-from replaylab.replay.samplers.mixture import Mixture
+from replaylab.replay.samplers.mixture import OfParts
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage import core_storage
 
@@ -95,7 +95,7 @@ class Buffer(Protocol):
 
 def _unfed_draws(sampler: Sampler) -> UnfedDraws | None:
     """Return the count of draws without feedback; None if the draws do not depend on feedback."""
-    parts = sampler.parts if isinstance(sampler, Mixture) else (sampler,)
+    parts = sampler.parts if isinstance(sampler, OfParts) else (sampler,)
     if not any(part.wants_feedback and getattr(part, "alpha", 1.0) != 0.0 for part in parts):
         return None
     priorities = sampler.core_config().priorities if sampler.keeps_priorities else None

@@ -12,9 +12,11 @@ from replaylab.distributed.replay.ids import shard_of
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import (
     LAP,
+    Aged,
     Combined,
     Field,
     FrameStack,
+    FreshFirst,
     Geometric,
     Greedy,
     LaBER,
@@ -269,7 +271,12 @@ def test_stacks_are_those_of_one_buffer(stack):
 REFUSED = [
     *(Online(), SlidingWindow(), Queue(), Combined(), Recency(least=5), Geometric(), Blocks(length=4)),
     *(Uniform(replace=False), ShuffledEpochs(), Mixture([Uniform(), LAP()]), RankBased(), Greedy()),
-    *(LaBER(lambda pool: pool.x), Prioritized(block_length=4)),
+    *(
+        LaBER(lambda pool: pool.x),
+        Prioritized(block_length=4),
+        Aged(Prioritized(), half_life=9.0),
+        FreshFirst(Uniform()),
+    ),
 ]
 
 

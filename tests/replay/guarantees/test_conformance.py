@@ -55,6 +55,14 @@ WITH_OPTIONS = [
     Fresh(),
     replay.Mixture((replay.Uniform(), replay.Prioritized())),
     replay.Mixture((replay.Recency(eta=0.9, least=3, burst=5), replay.RankBased(), replay.ShuffledEpochs()), (2, 1, 1)),
+    replay.Aged(replay.Uniform(), half_life=6.0),
+    replay.Aged(replay.Uniform(stratified=True), half_life=20.0, floor=0.3, window=25, clock="x"),
+    replay.Aged(replay.Prioritized(), half_life=10.0),
+    replay.Aged(replay.Prioritized(stratified=False), half_life=5.0, floor=0.2),
+    replay.Aged(replay.Prioritized(normalize="batch"), floor=0.5, half_life=1e-3),
+    replay.Aged(replay.ReLo(), window=19, clock="x"),
+    replay.FreshFirst(replay.Uniform()),
+    replay.FreshFirst(replay.Aged(replay.Prioritized(), half_life=8.0, floor=0.1)),
 ]
 
 IN_BLOCKS = [

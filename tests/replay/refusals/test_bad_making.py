@@ -6,10 +6,12 @@ import pytest
 from replaylab import machine
 from replaylab.errors import ConfigError, FieldError, OverSizeError
 from replaylab.replay import (
+    Aged,
     Combined,
     EpisodeEnds,
     Field,
     FrameStack,
+    FreshFirst,
     Greedy,
     Hindsight,
     Mixture,
@@ -157,6 +159,7 @@ IN_A_RESERVOIR = [
         for sampler in (
             *(Recency(), Permuted(bins=2), Mixture((Uniform(), Recency())), Combined(), Even(), Blocks(2)),
             *(Prioritized(block_length=2), Permuted(block_length=2), Tape("x")),
+            *(Aged(Uniform(), half_life=5.0), FreshFirst(Uniform())),
         )
     ),
 ]

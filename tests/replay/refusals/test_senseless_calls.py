@@ -108,6 +108,12 @@ CONFIGURATIONS = [
         if made_without_arguments(kind)
     ),
     Call(replay.Mixture, {"parts": (replay.Uniform(), replay.Prioritized())}, {"shares": "None"}),
+    Call(
+        replay.Aged,
+        {"sampler": replay.Uniform(), "half_life": 5.0},
+        {"half_life": "3.5 huge", "floor": "0", "window": "None", "clock": "text nul"},
+    ),
+    Call(replay.FreshFirst, {"sampler": replay.Uniform()}),
     Call(research.Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
     Call(research.MatchedEnds, {"share": 0.1}, {"share": "0"}),
     Call(research.ByStepsToEnd, {"path": "x"}, {"path": "text", "shift": "0"}),

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from replaylab.replay import Prioritized, RankBased
 from tests.replay.transforms.transform_worlds import (
     CAPACITIES,
     COMBINATIONS,
@@ -81,7 +80,7 @@ class TransformMachine(RuleBasedStateMachine):
     def sample(self, batch_size, again):
         self.world.check_sample(batch_size, again=again)
 
-    @precondition(lambda self: self.world and isinstance(self.world.sampler, Prioritized | RankBased))
+    @precondition(lambda self: self.world and self.world.sampler.wants_feedback)
     @rule(n=st.integers(0, 20))
     def update_priorities(self, n):
         self.world.update_priorities(n)
@@ -127,7 +126,7 @@ class PlainMachine(TransformMachine):
         self.world = TransformWorld(max(capacity, num_envs or 1), [], **options)
         self.folder = tempfile.TemporaryDirectory()
 
-    @precondition(lambda self: self.world and isinstance(self.world.sampler, Prioritized))
+    @precondition(lambda self: self.world and self.world.sampler.wants_feedback)
     @rule(n=st.integers(0, 50), low=st.integers(0, 6), high=st.integers(0, 6), as_td_error=st.booleans())
     def update_priorities(self, n, low, high, as_td_error):
         low, high = min(low, high), max(low, high)
@@ -195,7 +194,7 @@ def drive(world, steps, folder):
         T = None if rng.random() < 0.3 else int(rng.integers(1, 2 + max(6, (steps - added) // (3 * each))))
         world.give(T, masked=rng.random() < 0.3)
         added += each * (T or 1)
-        if isinstance(world.sampler, Prioritized | RankBased):
+        if world.sampler.wants_feedback:
             world.update_priorities(5)
         world.check_sample(int(rng.integers(1, 6)), again=rng.random() < 0.3)
         if rng.random() < 0.1:

@@ -13,11 +13,13 @@ import pytest
 
 from replaylab.errors import EmptyBufferError, PriorityError
 from replaylab.replay import (
+    Aged,
     Combined,
     CustomSampler,
     EpisodeEnds,
     Field,
     FrameStack,
+    FreshFirst,
     Hindsight,
     Linear,
     NStep,
@@ -98,6 +100,7 @@ class ByAge(CustomSampler):
 SAMPLERS = (
     *(Uniform(), Prioritized(beta=0.5), RankBased(beta=0.5), ByAge()),
     EpisodeEnds(share=0.6, steps=2, truncated=True),
+    Aged(Prioritized(beta=0.5), half_life=50.0, window=300),
 )
 PLAIN_SAMPLERS = (
     Online(),
@@ -110,6 +113,14 @@ PLAIN_SAMPLERS = (
     Prioritized(),
     Prioritized(alpha=1.0, beta=1.0, normalize="batch"),
     Prioritized(alpha=0.5, beta=Linear(0.2, 0.9, until=0.5), epsilon=0.01, normalize="none"),
+    Aged(Uniform(), half_life=7.0, floor=0.25),
+    Aged(Uniform(stratified=True), half_life=60.0, clock="tag"),
+    Aged(Prioritized(beta=0.5), half_life=40.0, clock="tag"),
+    Aged(Prioritized(beta=0.5, stratified=False), half_life=2.0, floor=0.1, window=11),
+    Aged(Prioritized(alpha=1.0, beta=0.7, normalize="batch"), window=4),
+    Aged(Prioritized(beta=0.5, normalize="none", new_steps="largest_ever"), half_life=9.0, floor=0.5),
+    FreshFirst(Prioritized(beta=0.5)),
+    FreshFirst(Aged(Prioritized(beta=0.5), half_life=7.0)),
 )
 """Of buffers without transforms."""
 CAPACITIES = (1, 2, 5, 64, 1000)
@@ -272,7 +283,9 @@ class TransformWorld:
 
     @property
     def rtol(self):
-        """Relative tolerance of probabilities: p^alpha is rounded to float32, all else is float64."""
+        """Relative tolerance of probabilities: masses are rounded to float32, all else is float64."""
+        if isinstance(self.sampler, Aged | FreshFirst):
+            return 5e-7
         return 3e-7 if isinstance(self.sampler, Prioritized) else 1e-10
 
     @property
@@ -310,7 +323,7 @@ class TransformWorld:
         least = self.sampler.rows(batch_size) if different else 1
         if any(len(replay.stored) < least for replay in self.oracle.replay):
             return False
-        return all(sum(replay.distribution(batch_size).values()) > 0 for replay in self.oracle.replay)
+        return all(sum(replay.distribution(batch_size).values()) > 0.999 for replay in self.oracle.replay)
 
     @property
     def stack(self):
@@ -389,13 +402,18 @@ class TransformWorld:
         values = np.array(magnitudes)[self.rng.integers(least, len(magnitudes), ids.shape)]
         if as_td_error:
             fed = {"td_error": self.outer(values * self.rng.choice([-1, 1], ids.shape))}
-            values = values + self.sampler.epsilon
+            values = values + self.epsilon
         else:
             fed = priorities_or_errors(self.sampler, self.outer(values))
         count = self.buffer.update_priorities(self.outer(ids), **fed)
         assert type(count) is int
         pairs = zip(self.rows, ids.tolist(), values.tolist(), strict=True)
         assert count == sum(rows.update_priorities(i, p) for rows, i, p in pairs)
+
+    @property
+    def epsilon(self):
+        """The number that the innermost sampler adds to errors."""
+        return self.oracle.replay[0].samplers[-1].epsilon
 
     def outer(self, rows):
         """Drop the axis of replicas if there are none."""
@@ -422,6 +440,8 @@ class TransformWorld:
         twin = ReplayBuffer.load(folder, continue_episodes=True, **arguments)
         if self.drawable(3):
             for _ in range(3):
+                for replay in self.oracle.replay:
+                    replay.drew(3)
                 mine, other = (flatten(buffer.sample(3, progress=0.5)) for buffer in (self.buffer, twin))
                 assert mine.keys() == other.keys()
                 for path in mine:
@@ -485,7 +505,7 @@ class TransformWorld:
         self.batches[batch_size] = batch
         columns = flatten(batch)
         assert (batch.id.dtype, batch.weight.dtype, batch.probability.dtype) == (np.int64, np.float32, np.float64)
-        beta = getattr(self.sampler, "beta", 0.0)
+        beta = self.sampler.scheduled if isinstance(self.sampler, Aged) else getattr(self.sampler, "beta", 0.0)
         beta = beta(0.5) if callable(beta) else beta
         for r, rows in enumerate(self.rows):
             mine = {path: self.per_replica(column)[r] for path, column in columns.items()}
@@ -500,6 +520,7 @@ class TransformWorld:
             for k, i in enumerate(ids):
                 row = {path: column[k] for path, column in mine.items()}
                 self.check_row(rows, i, row, batch_size)
+            rows.replay.drew(batch_size)
 
     def check_row(self, rows, id_, row, batch_size):
         """Compare one row of a batch with the oracle's."""
@@ -537,6 +558,9 @@ class TransformWorld:
                 assert ids == list(replay.stored)[: -batch_size - 1 : -1]  # newest first
             case Combined():
                 assert ids[-1] == newest
+            case FreshFirst():
+                fresh = list(replay.stored)[max(0, replay.due - replay.stored.start) :][:batch_size]
+                assert ids[: len(fresh)] == fresh
             case Prioritized():
                 for i in set(ids):
                     # B P segments long, it touches at most ceil(B P) + 1 of them and covers floor(B P) - 1.

@@ -10,7 +10,7 @@ from replaylab.errors import SpecError
 from replaylab.learners import DQN, SGD, Adam, RMSprop
 from replaylab.learners.api.agent_laber import AgentLaBER
 from replaylab.learners.dqn.optimizers import Optimizer
-from replaylab.replay import Linear, Mixture, Prioritized, Uniform
+from replaylab.replay import Aged, FreshFirst, Linear, Mixture, Prioritized, Uniform
 from replaylab.study import Spec
 from replaylab.study.spec import components
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TAPES, Part, build, resolve
@@ -92,6 +92,7 @@ def test_a_wrong_option_is_reported_with_its_rule(kind, options, message):
 def test_each_is_built_and_written_out_as_it_is(kind):
     table = {"type": "table", "progress": [0.0, 1.0], "values": [0.1, 0.2]}
     required = {"matched_ends": {"share": table}} | {tape: {"of": "other"} for tape in TAPES}
+    required |= {"aged": {"sampler": {"type": "uniform"}, "half_life": 5}, "fresh_first": {"sampler": {"type": "lap"}}}
     part = resolve(Part.of(kind, required.get(kind, {})), STRATEGIES, "strategies.x", "study.toml")
     built = build(part, STRATEGIES)
     assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
@@ -191,4 +192,29 @@ class TestMixture:
             resolve(Part.of("mixture", {"parts": parts}), STRATEGIES, "strategies.x", "study.toml")
 
     def test_what_cannot_be_a_part(self):
-        assert not {"mixture", "laber", "oracle", "none"} & set(components.PARTS)
+        assert not {"mixture", "fresh_first", "laber", "oracle", "none"} & set(components.PARTS)
+
+
+class TestSamplersOfOneSampler:
+    def test_it_is_a_table(self):
+        options = {"sampler": {"type": "prioritized", "beta": 0.5}, "half_life": 20_000, "window": "none"}
+        part = resolve(Part.of("aged", options), STRATEGIES, "strategies.x", "study.toml")
+        aged = Aged(Prioritized(beta=0.5), half_life=20_000)
+        assert build(part, STRATEGIES) == aged
+        assert part.options["sampler"]["alpha"] == 0.6
+        assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
+        nested = {"sampler": {"type": "aged", **part.options}}
+        assert build(Part.of("fresh_first", nested), STRATEGIES) == FreshFirst(aged)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"sampler": "uniform"}, "`strategies.x.sampler` must be a table with a `type`, but got 'uniform'"),
+            ({"sampler": {"type": "uniforn"}}, r"`strategies.x.sampler.type` .* did you mean `uniform`"),
+            ({"sampler": {"type": "lap"}}, r"`sampler` of Aged must be Uniform\(\) or Prioritized\(\)"),
+            ({}, "`strategies.x` needs `sampler`"),
+        ],
+    )
+    def test_others_are_refused(self, options, message):
+        with pytest.raises(SpecError, match=message):
+            resolve(Part.of("aged", {"half_life": 5, **options}), STRATEGIES, "strategies.x", "study.toml")

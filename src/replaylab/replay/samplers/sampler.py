@@ -33,6 +33,7 @@ class Sampler:
         needs_episodes: Whether it depends on episodes, which ``terminated`` and ``truncated`` then end.
         end_fields: Fields that end the episodes it draws by. The buffer must have at least one of them; with
             ``episodes="manual"`` it need not have ``truncated``, since `end_episode` truncates.
+        clock_fields: Fields whose values are the times of steps.
         no_closed_form: Why `probabilities` cannot state the sampling probability of one row; "" where it can.
         in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
         draws_sequences: Whether `Sequence` can be made of what it draws.
@@ -48,6 +49,7 @@ class Sampler:
     needs_order: ClassVar[bool] = False
     needs_episodes: ClassVar[bool] = False
     end_fields: ClassVar[tuple[str, ...]] = ()
+    clock_fields: ClassVar[tuple[str, ...]] = ()
     no_closed_form: ClassVar[str] = ""
     in_core: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = True

@@ -53,10 +53,13 @@ def _public(base: type) -> dict[str, str]:
 
 
 SAMPLERS: Catalogue = _public(replay.Sampler)
+WHOLE = (replay.Mixture, replay.FreshFirst)
+"""Samplers that are no parts of another."""
+
 PARTS: Catalogue = {
     name: path
     for name, path in SAMPLERS.items()
-    if (kind := pkgutil.resolve_name(path)).in_core and not kind.no_closed_form and kind is not replay.Mixture
+    if (kind := pkgutil.resolve_name(path)).in_core and not kind.no_closed_form and kind not in WHOLE
 }
 """Sampler types of the ``parts`` of a mixture."""
 
@@ -236,6 +239,10 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         return None
     if hint == tuple[replay.Sampler, ...]:
         return _parts(value, where, source)
+    if hint is replay.Sampler:
+        if not isinstance(value, Mapping):
+            raise SpecError(f"{source}: `{where}` must be a table with a `type`, but got {shown(value)}.")
+        return _typed(value, PARTS, where, source)
     if hint is Optimizer:
         return _optimizer(value, where, source)
     if _takes_schedule(hint):
