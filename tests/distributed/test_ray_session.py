@@ -36,8 +36,8 @@ def test_the_head_node_answers(ray_here):
 def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch):
     """By everything that waits for Ray, until the head node answers again."""
     ray = pytest.importorskip("ray")
-    from replaylab.distributed.replay.calls import ActorBase, RayPending, start
-    from replaylab.distributed.training.actor_pool import ActorPool
+    from replaylab.distributed.replay.calls import RayPending, start
+    from replaylab.distributed.training.loop import Learning
 
     answers, now = [False], [0.0]
     monkeypatch.setattr(ray_session, "_answers", lambda *_: answers[0])
@@ -53,9 +53,9 @@ def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch):
     HeadWatch.check()  # this process may have been suspended
     dead = r"^The head node of the Ray cluster, 10\.0\.0\.7:6379, has not answered"
     waiting = (
-        lambda: start(ActorBase, "run/0"),
+        lambda: start("run/0", print),
         RayPending(None).result,
-        lambda: ActorPool.check(None),
+        lambda: Learning._check_actors(None),
         lambda: RayExecutor().wait(None),
     )
     for call in waiting:
@@ -143,7 +143,7 @@ def test_closing_prints_nothing_that_ray_held_back(monkeypatch, capsys):
     held_back = {"lines": ["node dead"], "pid": "raylet"}
     monkeypatch.setattr(ray, "shutdown", lambda: worker.print_worker_logs(held_back, sys.stdout))
     session = RaySession()
-    session._opened = True
+    session.owned = True
     session.close()
     assert "node dead" not in capsys.readouterr().out
     assert worker._worker_logs_enabled  # other uses of Ray print again
@@ -174,8 +174,8 @@ def test_what_is_no_address(address):
 def test_another_cluster_than_the_one_that_is_joined(monkeypatch, asked, joined, same):
     """This machine is 192.0.2.3, and `head` is 10.0.0.7."""
     ray = pytest.importorskip("ray")
-    resolve = socket.getaddrinfo
-    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port: resolve("10.0.0.7" if host == "head" else host, port))
+    resolve = socket.gethostbyname
+    monkeypatch.setattr(socket, "gethostbyname", lambda host: resolve("10.0.0.7" if host == "head" else host))
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "192.0.2.3")
     monkeypatch.setattr(HeadWatch, "begin", lambda: None)  # no such cluster exists
     monkeypatch.setattr(ray, "is_initialized", lambda: True)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import gymnasium as gym
 import numpy as np
 
-from replaylab.distributed.replay import snapshots
+from replaylab.distributed.replay import RemoteReplay, snapshots
 from replaylab.distributed.training import checkpoint as distributed
 from replaylab.files.bundle import Bundle, Schema
 from replaylab.learners import QLearning, TrainingConfig
@@ -18,7 +18,7 @@ from replaylab.learners.training.state import Run
 from replaylab.replay import Field, Prioritized, ReplayBuffer, Uniform, snapshot
 from replaylab.research import TapeWriter
 from replaylab.research.tape_file import TapeReader
-from tests.distributed.replay.conftest import load, replay, steps
+from tests.distributed.replay.conftest import replay, steps
 from tests.distributed.replay.in_process import shards_here
 
 TABLE = QLearning(batch_size=4, learning_starts=10, capacity=40)
@@ -82,7 +82,7 @@ def write_shards(folder, number):
 
 def read_shards(folder):
     with shards_here():
-        return load(folder).size
+        return RemoteReplay.load(folder).size
 
 
 FORMATS = {

@@ -36,7 +36,6 @@ LARGEST = 100 * 2**20
 
 _NAMED = re.compile(r"([A-Za-z_]\w*)(?:\.\w+)*:[^:]")
 _INSTALLED = ("site-packages", "dist-packages")
-_LEFT = ("__pycache__", *_INSTALLED)
 
 
 def modules_named(value: Any) -> set[str]:
@@ -63,14 +62,9 @@ def packed(names: set[str]) -> bytes:
     Raises:
         ConfigError: The modules are too large.
     """
-    files: dict[str, bytes] = {}
-    visited: set[str] = set()
-    waiting = sorted(names, reverse=True)
+    files, visited, waiting = dict[str, bytes](), set[str](), {*names}
     while waiting:
-        name = waiting.pop()
-        if name in visited:
-            continue
-        visited.add(name)
+        visited.add(name := waiting.pop())
         for path, content in _files_of(name):
             files[path] = content
             if sum(map(len, files.values())) > LARGEST:
@@ -79,14 +73,12 @@ def packed(names: set[str]) -> bytes:
                     f"{name} has more; move its data elsewhere, or install it on every node"
                 )
             if path.endswith(".py"):
-                waiting += sorted(_imported(content) - visited, reverse=True)
-    if not files:
-        return b""
+                waiting |= _imported(content) - visited
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(files):
             archive.writestr(zipfile.ZipInfo(path), files[path], zipfile.ZIP_DEFLATED)
-    return target.getvalue()
+    return target.getvalue() if files else b""
 
 
 def unpacked(digest: str, content: Callable[[], bytes]) -> Path:
@@ -134,9 +126,10 @@ def _files_of(name: str) -> Iterator[tuple[str, bytes]]:
         if spec.origin and spec.has_location and _is_own(Path(spec.origin)):
             yield Path(spec.origin).name, Path(spec.origin).read_bytes()
         return
+    hidden = (".", "__pycache__", *_INSTALLED)
     for slot in map(Path, spec.submodule_search_locations):
         for folder, subfolders, files in os.walk(slot) if _is_own(slot) else ():
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", *_LEFT)))
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith(hidden))
             for file in sorted(files):
                 path = Path(folder, file)
                 if path.is_file() and (spec.origin or path.suffix == ".py"):

@@ -63,11 +63,7 @@ class HeadWatch:
 
     @classmethod
     def check(cls) -> None:
-        """Raise if the head node is dead.
-
-        Raises:
-            StorageError: It is.
-        """
+        """Raise `StorageError` if the head node is dead."""
         if cls.address and monotonic() - cls._checked_at > SECONDS_BETWEEN_CHECKS:
             cls.answers()
         if cls.dead:
@@ -78,11 +74,7 @@ class HeadWatch:
 
     @classmethod
     def wait(cls) -> None:
-        """Wait until the head node answers, before a call of Ray that would block without it.
-
-        Raises:
-            StorageError: It is dead.
-        """
+        """Wait until the head node answers, before a call of Ray that would block without it; raise as `check`."""
         while cls.address and not cls.answers():
             cls.check()
             sleep(SECONDS_BETWEEN_CHECKS)
@@ -100,11 +92,7 @@ class HeadWatch:
 
 
 def check_version(asking: str) -> None:
-    """Raise where this machine has another version than the one that asks.
-
-    Raises:
-        ConfigError: It has.
-    """
+    """Raise `ConfigError` if this machine has another version of replaylab than the one that asks."""
     if asking != replaylab.__version__:
         raise ConfigError(
             f"Node {platform.node()} of the Ray cluster has replaylab {replaylab.__version__}, but {asking} asks it "
@@ -130,44 +118,34 @@ def ray_share(value: Any) -> float:
     return share
 
 
-def check_installed() -> None:
-    """Raise where Ray cannot be imported.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-    """
-    if find_spec("ray") is None:
-        raise missing_extra("This", "Ray", "ray")
-
-
 class RaySession:
     """A connection to Ray, opened once and closed by whoever opened it.
 
-    Where this process is connected already, by ``ray.init`` or by another session, that connection is used and left
-    open at `close`. Otherwise, without an address, Ray is started on this machine: it listens on the loopback address
-    alone, has no dashboard, prints no logs of its workers, ends with `close` or with this process however that ends,
-    and never joins a cluster that somebody left running.
+    If this process is already connected, by ``ray.init`` or by another session, that connection is used and left open
+    at `close`. Otherwise, without an address, Ray is started on this machine. It listens only on the loopback address,
+    has no dashboard, prints no logs of its workers, and ends with `close` or with this process, however that ends.
 
     Args:
-        address: ``"host:port"`` of a cluster, ``"auto"`` for the one that runs on this machine; None: one's own.
-        cores: What a Ray started here may give away; None: one for each core of this machine.
+        address: ``"host:port"`` of a cluster, ``"auto"`` for the one that runs on this machine; None: a new Ray.
+        cores: Cores that a Ray started here has for tasks; None: those of this machine.
         object_store_bytes: Memory that a Ray started here keeps results in; None: Ray's own choice.
+
+    Attributes:
+        owned: Whether this session has opened the connection, and so will close it.
+
+    Raises:
+        ConfigError: The address is invalid.
+        MissingExtraError: Ray is not installed.
     """
 
     def __init__(
         self, address: str | None = None, *, cores: float | None = None, object_store_bytes: int | None = None
     ) -> None:
-        check_installed()
+        if find_spec("ray") is None:
+            raise missing_extra("This", "Ray", "ray")
         check_address(address)
-        self.address = address
-        self._cores = cores
-        self._object_store_bytes = object_store_bytes
-        self._opened = False
-
-    @property
-    def owned(self) -> bool:
-        """Whether this session has opened the connection, and so will close it."""
-        return self._opened
+        self.address, self._cores, self._object_store_bytes = address, cores, object_store_bytes
+        self.owned = False
 
     def open(self) -> None:
         """Connect, unless this process is connected.
@@ -182,10 +160,11 @@ class RaySession:
             self._check_same()
             HeadWatch.begin()
             return
+        address = None if self.address is None else _reachable(self.address)
         on_sigterm = signal.getsignal(signal.SIGTERM)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            if self.address is None:
+            if address is None:
                 # otherwise Ray starts workers with a niceness of 15, so other programs would go first
                 niceness = {} if "RAY_worker_niceness" in os.environ else {"worker_niceness": 0}
                 with _on_loopback():
@@ -198,7 +177,6 @@ class RaySession:
                         **quiet,
                     )
             else:
-                address = _reachable(self.address)
                 with _on_loopback() if address.rpartition(":")[0] in _LOOPBACK else contextlib.nullcontext():
                     ray.init(address, **quiet)
         except Exception as error:  # Ray's own kinds, and plain ones
@@ -208,15 +186,15 @@ class RaySession:
             if on_sigterm is not None and current_thread() is main_thread():
                 signal.signal(signal.SIGTERM, on_sigterm)  # Ray's prints a dump and aborts after three seconds
         ray._private.worker._worker_logs_enabled = False  # log_to_driver=False still prints dumps of dead nodes
-        self._opened = True
+        self.owned = True
         HeadWatch.begin()
 
     def close(self) -> None:
         """Disconnect, and stop a Ray that this session had started."""
-        if self._opened:
+        if self.owned:
             import ray
 
-            self._opened = False
+            self.owned = False
             is_dead, HeadWatch.address, HeadWatch.dead = HeadWatch.dead, "", False
             if is_dead:  # unreachable, so this might block for ever
                 atexit.unregister(ray.shutdown)
@@ -229,7 +207,7 @@ class RaySession:
 
     def _check_same(self) -> None:
         joined = joined_address()
-        if self.address in (None, "auto") or _same(str(self.address), joined):
+        if self.address in (None, "auto") or _numerical(str(self.address)) == _numerical(joined):
             return
         raise ConfigError(
             f"`address` must be that of the cluster which this process is connected to, {joined}, but got "
@@ -242,7 +220,7 @@ class RaySession:
             return f"The cluster at {self.address} has other versions of Ray or Python than this process: {words}"
         if self.address is None:
             return f"Ray cannot be started on this machine: {words}"
-        return words if isinstance(error, _NobodyError) else f"The cluster at {self.address} cannot be joined: {words}"
+        return f"The cluster at {self.address} cannot be joined: {words}"
 
 
 def check_address(address: str | None) -> None:
@@ -250,9 +228,7 @@ def check_address(address: str | None) -> None:
     if address in (None, "auto"):
         return
     host, _, port = str(address).rpartition(":")
-    if not host or not port.isdigit():
-        raise ConfigError(f'`address` must be "host:port" or "auto", but got {address!r}')
-    if "://" in host:
+    if not host or not port.isdigit() or "://" in host:
         raise ConfigError(
             f'`address` must be "host:port" or "auto", but got {address!r}; to begin from a machine outside of the '
             f"cluster, hand the command to it: ray job submit --address http://HOST:8265 -- COMMAND"
@@ -266,15 +242,11 @@ def joined_address() -> str:
     return str(ray.get_runtime_context().gcs_address)
 
 
-class _NobodyError(ConnectionError):
-    """No cluster answers."""
-
-
 def _reachable(address: str) -> str:
     """Return the host and port at which the head node of a cluster answers.
 
     Raises:
-        _NobodyError: There is none.
+        ConfigError: There is none.
     """
     from ray._private import services  # Ray has no public function that resolves "auto" without joining the cluster
     from ray.util import get_node_ip_address
@@ -285,14 +257,14 @@ def _reachable(address: str) -> str:
     except ConnectionError:
         head = None
     if head is None:
-        raise _NobodyError(f"No Ray cluster runs on this machine, as address 'auto' asks for; {fix}")
+        raise ConfigError(f"No Ray cluster runs on this machine, as address 'auto' asks for; {fix}")
     host, _, port = head.rpartition(":")
     machine = get_node_ip_address()  # type: ignore[no-untyped-call]
     hosts = [machine, host] if host in _LOOPBACK else [host, "127.0.0.1"] if host == machine else [host]
     for candidate in hosts:
         if _answers(f"{candidate}:{port}", SECONDS_TO_ANSWER):
             return f"{candidate}:{port}"
-    raise _NobodyError(f"No Ray cluster answered at {head} within {SECONDS_TO_ANSWER:.0f} seconds; {fix}")
+    raise ConfigError(f"No Ray cluster answered at {head} within {SECONDS_TO_ANSWER:.0f} seconds; {fix}")
 
 
 def _answers(address: str, seconds: float) -> bool:
@@ -310,23 +282,17 @@ def _answers(address: str, seconds: float) -> bool:
         return False
 
 
-def _same(address: str, other_address: str) -> bool:
-    """Whether two addresses are of one cluster: the same port of one machine, whatever it is called."""
-    (host, _, port), (other_host, _, other_port) = address.rpartition(":"), other_address.rpartition(":")
-    return port == other_port and not _numbers(host).isdisjoint(_numbers(other_host))
-
-
-def _numbers(host: str) -> set[str]:
-    """Return the numerical addresses of a host, an empty set if it has none; those of this machine are not loopback."""
+def _numerical(address: str) -> tuple[str, str]:
+    """Return host and port of an address, the host as a number if it has one; that of this machine is not loopback."""
     from ray.util import get_node_ip_address
 
+    host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if host in _LOOPBACK:
-        return {str(get_node_ip_address())}  # type: ignore[no-untyped-call]
-    try:
-        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
-    except (OSError, UnicodeError):
-        return set()
+        return str(get_node_ip_address()), port  # type: ignore[no-untyped-call]
+    with contextlib.suppress(OSError, UnicodeError):
+        host = socket.gethostbyname(host)
+    return host, port
 
 
 @contextlib.contextmanager

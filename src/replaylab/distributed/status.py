@@ -1,14 +1,15 @@
 """The status of a cluster: its replays in shards, and the trainings that store in them."""
 
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
 from time import monotonic, sleep
 from typing import Any
 
 from replaylab.arguments import optional, takes, text
 from replaylab.distributed.ray_session import RaySession
-from replaylab.distributed.replay.figures import ShardFigures, figures_from
+from replaylab.distributed.replay.figures import ShardFigures
+from replaylab.number_format import decimals
 
 SECONDS_TO_ANSWER = 5.0
 """Seconds that a process may take to answer; it may be saving itself."""
@@ -20,7 +21,7 @@ class ReplayStatus:
 
     Attributes:
         run: The run's id.
-        shards: Figures of each shard that answers; losses are known only if a training reports them.
+        shards: Figures of each shard that answers; lost steps are known only if a training reports them.
         silent: Numbers of shards that did not answer in time.
         training: The last figures of the training that stores in it, by name; None without a training.
     """
@@ -31,41 +32,26 @@ class ReplayStatus:
     training: dict[str, Any] | None
 
     def lines(self) -> Iterator[str]:
-        """Yield the status as text: lines for the training, the replay, and each shard."""
-        run = self.training
-        if run:
-            yield (
-                f"training {self.run[:8]}: {run['environment']}, {run['learner']}, step {run['steps']:,} of "
-                f"{run['total_steps']:,} ({run['steps_per_second']:,.0f} a second), {run['updates']:,} updates "
-                f"({run['updates_per_second']:,.0f} a second, {run['skipped_updates']:,} skipped), "
-                f"{run['waiting_evaluations']} evaluations waiting"
-            )
-            yield (
-                f"  {run['actors']} actors, {run['silent_actors']} silent, {run['actor_losses']} lost; "
-                f"{run['lost_actor_steps']:,} steps lost; {run['granted_steps']:,} steps under way; weights "
-                f"{run['weights_age']:,.0f} updates old, priorities {run['replay']['priority_age']:,.0f}; waiting: "
-                f"actors {run['actors_wait']:.0%} of the time, learner {run['learner_waits']:.0%}"
-            )
-        size = sum(shard.size for shard in self.shards)
-        line = f"replay {self.run[:8]}: {len(self.shards)} shards, {size:,} steps stored now"
-        if run:
-            replay = run["replay"]
-            line += (
-                f", {replay['added']:,} so far, {replay['samples']:,} rows drawn "
-                f"({replay['samples_per_insert']:.2f} a step), {replay['losses']} shards lost with "
-                f"{replay['lost_steps']:,} steps, {replay['stale_updates']:,} stale updates"
-            )
-        yield line
+        """Yield the figures as text: lines for the training, the replay, and each shard."""
+        training = dict(self.training or {})
+        replay = training.pop("replay", {"size": sum(shard.size for shard in self.shards)})
+        if training:
+            yield f"training {self.run[:8]}: {_text(training)}"
+        yield f"replay {self.run[:8]}: {_text(replay)}"
         for shard in self.shards:
-            lost = "" if shard.losses is None else f"lost {shard.losses} times with {shard.lost_steps:,} steps, "
-            error = "" if shard.snapshot_error is None else f", snapshots fail ({shard.snapshot_error})"
-            yield (
-                f"  shard {shard.number}: epoch {shard.epoch}, {shard.size:,} steps, total {shard.total:.6g}, "
-                f"{shard.adds_per_second:,.0f} adds and {shard.draws_per_second:,.0f} draws a "
-                f"second, {lost}{shard.nbytes / 2**20:,.1f} MiB on node {shard.node[:8]}{error}"
-            )
+            yield f"  shard {_text(asdict(shard))}"
         for number in self.silent:
-            yield f"  shard {number}: no answer within {SECONDS_TO_ANSWER:.0f} seconds"
+            yield f"  shard number {number}: no answer within {SECONDS_TO_ANSWER:.0f} seconds"
+
+
+def _text(figures: dict[str, Any]) -> str:
+    """Return the numbers and texts among figures by name as text."""
+    texts = []
+    for name, value in figures.items():
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            shown = decimals(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
+            texts.append(f"{name.replace('_', ' ')} {shown}")
+    return ", ".join(texts)
 
 
 @takes(address=optional(text))
@@ -88,36 +74,24 @@ def cluster_status(address: str | None = "auto") -> list[ReplayStatus]:
 
 
 def _status(run: str, names: list[str]) -> ReplayStatus:
-    from replaylab.distributed.training.actor_pool import HUB
-
-    parts = {name: "read" if name == HUB else "figures" for name in names if name == HUB or name.isdigit()}
-    answers = _answers(run, parts)
-    training = answers.pop(HUB, None) or None
-    lost = {shard["number"]: shard for shard in training["replay"]["shards"]} if training else {}
-    shards = []
-    for number, answer in sorted((int(name), answer) for name, answer in answers.items()):
-        known = {name: lost.get(number, {}).get(name) for name in ("losses", "lost_steps")}
-        shards.append(figures_from(number, answer, **known))
-    silent = sorted(int(name) for name in parts if name != HUB and name not in answers)
-    return ReplayStatus(run, tuple(shards), tuple(silent), training)
-
-
-def _answers(run: str, parts: dict[str, str]) -> dict[str, Any]:
-    """Call a method of each part of a run, and return the answers that arrive in time."""
+    """Ask the hub and the shards among the actors of a run."""
     from replaylab.distributed.replay.calls import client_of
     from replaylab.distributed.replay.shard import ActorLost
+    from replaylab.distributed.training.hub import HUB
 
-    pendings, answers = {}, {}
-    for name, method in parts.items():
-        client = client_of(run, name)
-        if client is not None:
-            pendings[name] = client.call(method)
-    until = monotonic() + SECONDS_TO_ANSWER
+    parts = [name for name in names if name == HUB or name.isdigit()]
+    clients = {name: client for name in parts if (client := client_of(run, name)) is not None}
+    pendings = {name: client.call("read" if name == HUB else "figures") for name, client in clients.items()}
+    answers, until = dict[str, Any](), monotonic() + SECONDS_TO_ANSWER
     while pendings and monotonic() < until:
         for name in [name for name, pending in pendings.items() if pending.ready()]:
-            try:
+            with suppress(ActorLost):  # it has died since
                 answers[name] = pendings.pop(name).result()
-            except ActorLost:  # it has died since
-                continue
         sleep(0.01)
-    return answers
+    training = answers.pop(HUB, None) or None
+    lost = {shard["number"]: shard["lost_steps"] for shard in training["replay"]["shards"]} if training else {}
+    shards = []
+    for number, (figures, _) in sorted((int(name), answer) for name, answer in answers.items()):
+        shards.append(replace(figures, lost_steps=lost.get(number)))
+    silent = sorted(int(name) for name in parts if name != HUB and name not in answers)
+    return ReplayStatus(run, tuple(shards), tuple(silent), training)

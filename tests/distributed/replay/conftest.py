@@ -1,7 +1,5 @@
 """Replays in shards, in this process and on Ray."""
 
-from dataclasses import fields as fields_of
-
 import numpy as np
 import pytest
 
@@ -25,21 +23,16 @@ def local(request):
         yield starts
 
 
-def arguments(**given):
-    """Arguments of `RemoteReplay`, with those that are `RemoteOptions` in `options`."""
-    options = {option.name: given.pop(option.name) for option in fields_of(RemoteOptions) if option.name in given}
-    return given | {"options": RemoteOptions(**options)}
-
-
-def replay(capacity=1000, fields=FIELDS, **given):
+def replay(capacity=1000, fields=FIELDS, *, snapshot=None, **given):
     """A replay in shards."""
     given = {"sampler": Prioritized(alpha=1.0, beta=1.0), "seed": 0} | given
-    return RemoteReplay(capacity, fields, **arguments(**given))
+    return RemoteReplay(capacity, fields, options=RemoteOptions(snapshot=snapshot), **given)
 
 
-def load(folder, **given):
-    """The result of `RemoteReplay.load`."""
-    return RemoteReplay.load(folder, **arguments(**given))
+def spread(remote, first, count, calls=4):
+    """Store consecutive steps in the shards in turn, and return the ids."""
+    each = count // calls
+    return np.concatenate([remote.extend(**steps(first + k * each, each)) for k in range(calls)])
 
 
 def steps(first, count, length=5):
@@ -56,6 +49,12 @@ def episode(first, length, ends=True):
     reward = seen[:-1] * 0.5
     over = np.zeros(length, bool)
     return {"obs": obs[:-1], "reward": reward, "next_obs": obs[1:], "terminated": terminated, "truncated": over}
+
+
+def save(local):
+    """Save all shards, as in the background."""
+    for client in local.clients:
+        client.call("save", client.declaration.saving).result()
 
 
 def stored(local, shards=1, name="x"):

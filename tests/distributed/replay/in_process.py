@@ -69,7 +69,7 @@ class Client:
         for pending in self.queue[answered:]:
             pending.error, pending.done = ActorLost("killed"), True
         self.queue.clear()
-        self.shard._save = lambda _: Event().wait()  # no snapshots in the background any more
+        self.shard.save = lambda _: Event().wait()  # no snapshots in the background any more
         self.dead = True
 
     def kill(self):

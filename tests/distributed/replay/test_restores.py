@@ -5,17 +5,18 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from replaylab.distributed.replay import Snapshots, remote_replay
+from replaylab.distributed.replay import RemoteOptions, RemoteReplay, Snapshots, remote_replay
 from replaylab.distributed.replay.shard import ActorLost, Shard
 from replaylab.errors import SnapshotError, StorageError
 from replaylab.replay import NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
-from tests.distributed.replay.conftest import EPISODES, episode, load, replay
-from tests.distributed.replay.test_feedback import spread
+from tests.distributed.replay.conftest import EPISODES, episode, replay, spread
 from tests.study.execution.test_study_run import wait_for
+
+load = RemoteReplay.load
 
 
 def filled(shards):
-    """Twelve environments' episodes with random priorities."""
+    """Six environments' episodes with random priorities."""
     options = {"fields": EPISODES, "transforms": [NStep(3, gamma=0.9)], "next_obs": "derived", "num_envs": 6}
     remote = replay(1200, shards=shards, sampler=Prioritized(alpha=0.5, beta=1.0), **options)
     rng = np.random.default_rng(0)
@@ -41,12 +42,12 @@ def rows(remote):
     return shown
 
 
-@pytest.mark.parametrize("shards", [3, 1, 2, 5])
-def test_onto_as_many_shards_and_onto_others(tmp_path, local, shards):
+@pytest.mark.parametrize(("shards", "at_once"), [(3, 4096), (1, 4096), (2, 16), (5, 4096)])
+def test_onto_as_many_shards_and_onto_others(tmp_path, local, shards, at_once, monkeypatch):
+    monkeypatch.setattr(remote_replay, "ROWS_AT_ONCE", at_once)
     remote = filled(3)
-    want = rows(remote)
+    want, before = rows(remote), len(local.clients)
     remote.save(tmp_path)
-    before = len(local.clients)
     loaded = load(tmp_path, shards=shards)
     assert isinstance(loaded, Replay)
     got = rows(loaded)
@@ -57,18 +58,23 @@ def test_onto_as_many_shards_and_onto_others(tmp_path, local, shards):
         assert got[first][1] == pytest.approx(probability, rel=1e-4)
     sizes = [shard.size for shard in loaded.stats().shards]
     assert max(sizes) - min(sizes) <= 3 * 9 or shards == 3
+    for client in loaded._clients:  # episodes stay complete, in order
+        numbers = client.shard.buffer.columns["_episode"][: client.shard.buffer.size]
+        assert (np.diff(np.flatnonzero(np.diff(numbers))) <= 9).all()
     assert all(shard.epoch == 64 for shard in loaded.stats().shards)
     assert (loaded.stats().added, loaded.capacity, loaded.sampler) == (0, 1200, remote.sampler)
     temporary = [client for client in local.clients[before:] if client.closed]
     assert len(temporary) == (0 if shards == 3 else 3)
-    again = tmp_path / "again"
-    loaded.save(again)
-    assert rows(load(again, shards=2)).keys() == want.keys()
+    loaded.save(tmp_path)
+    run, manifest = sorted(tmp_path.iterdir(), key=lambda path: path.suffix)  # nothing is left of the earlier one
+    assert (run.name, manifest.name) == (f"run-{loaded.run}", "replay.json")
+    assert rows(load(tmp_path, shards=2)).keys() == want.keys()
 
 
-def test_each_snapshot_is_read_once(tmp_path, monkeypatch):
-    remote = replay(400, shards=4)
-    spread(remote, 0, 100)
+@pytest.mark.parametrize("options", [{}, {"retention": Reservoir(), "sampler": Uniform()}], ids=["fifo", "reservoir"])
+def test_each_snapshot_is_read_once(tmp_path, monkeypatch, options):
+    remote = replay(40, shards=4, **options)
+    spread(remote, 0, 120, 12)
     remote.save(tmp_path)
     read, load_buffer = [], ReplayBuffer.load
 
@@ -78,31 +84,8 @@ def test_each_snapshot_is_read_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr("replaylab.distributed.replay.shard.ReplayBuffer.load", loading)
     loaded = load(tmp_path, shards=3)
-    assert loaded.size == 100
     assert sorted(folder[-7:] for folder in read if "shard" in folder) == [f"shard-{k}" for k in range(4)]
-    ages = [list(loaded._clients[k].shard.buffer.columns["x"][: loaded._slots[k].tally.size]) for k in range(3)]
-    assert sorted(x for values in ages for x in values) == list(range(100))
-
-
-def test_many_calls_move_many_steps_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(remote_replay, "ROWS_AT_ONCE", 16)
-    remote = filled(2)
-    remote.save(tmp_path)
-    loaded = load(tmp_path, shards=3)
-    assert rows(loaded).keys() == rows(remote).keys()
-    for client in loaded._clients:
-        numbers = client.shard.buffer.columns["_episode"][: client.shard.buffer.size]
-        assert (np.diff(np.flatnonzero(np.diff(numbers))) <= 9).all()
-
-
-def test_saving_again_leaves_nothing_of_the_earlier_run(tmp_path):
-    remote = filled(3)
-    remote.save(tmp_path)
-    loaded = load(tmp_path, shards=2)
-    loaded.save(tmp_path)
-    run, manifest = sorted(tmp_path.iterdir(), key=lambda path: path.suffix)
-    assert manifest.name == "replay.json"
-    assert sorted(path.name for path in run.iterdir()) == ["shard-0", "shard-1", "template"]
+    assert set(loaded.sample(2000).x) == set(remote.sample(2000).x)
 
 
 def test_a_folder_never_mixes_two_replays(tmp_path):
@@ -112,16 +95,16 @@ def test_a_folder_never_mixes_two_replays(tmp_path):
     earlier.save(tmp_path)
     remote = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e6))
     spread(remote, 1000, 100)
-    remote._clients[0].shard.save(remote._clients[0].declaration.saving.folder_of(0))
-
-    def stored(loaded):
-        return set(loaded.sample(2000).x.tolist())
-
+    remote._clients[0].shard.save(remote._clients[0].declaration.saving)
     assert len(list(tmp_path.glob("run-*/shard-0"))) == 2
-    assert stored(load(tmp_path)) == set(range(100))
+    assert set(load(tmp_path).sample(2000).x.tolist()) == set(range(100))
     remote.save(tmp_path)
     assert len(list(tmp_path.glob("run-*"))) == 1
-    assert stored(load(tmp_path)) == set(range(1000, 1100))
+    assert set(load(tmp_path).sample(2000).x.tolist()) == set(range(1000, 1100))
+    (missing,) = tmp_path.glob("run-*/shard-1/manifest.json")
+    missing.unlink()
+    with pytest.raises(SnapshotError, match="is not complete: it lacks a shard;"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("shards", [2, 3])
@@ -144,58 +127,24 @@ def test_ids_from_before_a_restore_are_those_of_lost_shards(tmp_path, local, sha
 def test_nothing_is_saved_before_all_is_loaded(tmp_path, local, monkeypatch):
     """A snapshot in the same folder would remove the one that is being loaded."""
     filled(2).save(tmp_path)
-    take_over, folders = Shard.take_over, []
+    (earlier,) = tmp_path.glob("run-*")
+    take_over, complete = Shard.take_over, []
 
     def taking_over(shard, *given):
-        folders.extend(tmp_path.glob("run-*"))
+        complete.append(earlier.exists())
         return take_over(shard, *given)
 
     monkeypatch.setattr(Shard, "take_over", taking_over)
-    loaded = load(tmp_path, shards=3, snapshot=Snapshots(tmp_path, period=0.001))
-    assert len({*folders}) == 1
+    loaded = load(tmp_path, shards=3, options=RemoteOptions(snapshot=Snapshots(tmp_path, period=0.001)))
+    assert all(complete)
     wait_for(lambda: list(tmp_path.glob("run-*")) == [tmp_path / f"run-{loaded.run}"])
+    local.clients[-1].die()
+    loaded.refresh(), loaded.refresh()
+    assert loaded.stats().lost_steps == 0
     loaded.close()
 
 
-def test_a_shard_that_dies_while_steps_move(tmp_path, local, monkeypatch):
-    filled(2).save(tmp_path)
-    monkeypatch.setattr(Shard, "export", Mock(side_effect=ActorLost("killed")))
-    with pytest.raises(StorageError, match="a shard ended before all had begun: killed"):
-        load(tmp_path, shards=3)
-    assert all(client.closed for client in local.clients[2:])
-
-
-def test_a_missing_shard_is_an_error(tmp_path):
-    remote = replay(shards=2)
-    spread(remote, 0, 20)
-    remote.save(tmp_path)
-    (missing,) = tmp_path.glob("run-*/shard-1/manifest.json")
-    missing.unlink()
-    with pytest.raises(SnapshotError, match="is not complete: it lacks a shard;"):
-        load(tmp_path)
-
-
-def test_a_lost_shard_restarts_from_the_loaded_snapshot(tmp_path, local):
-    remote = replay(200, shards=2)
-    spread(remote, 0, 60)
-    remote.save(tmp_path / "a")
-    remote.close()
-    loaded = load(tmp_path / "a", snapshot=Snapshots(tmp_path / "b", period=1_000.0))
-    local.clients[-2].die()
-    loaded.refresh(), loaded.refresh()
-    assert loaded.size == 60
-    assert loaded.stats().lost_steps == 0
-
-
-def test_a_reservoir(tmp_path):
-    remote = replay(30, shards=3, retention=Reservoir(), sampler=Uniform())
-    spread(remote, 0, 200, 50)
-    remote.save(tmp_path)
-    loaded = load(tmp_path, shards=2)
-    assert loaded.size == 30
-
-
-def test_a_shard_that_dies_while_it_is_saved(tmp_path, local, monkeypatch):
+def test_a_shard_that_dies_while_steps_move_or_are_saved(tmp_path, local, monkeypatch):
     remote = replay(shards=2)
     spread(remote, 0, 20)
     client = local.clients[1]
@@ -214,5 +163,10 @@ def test_a_shard_that_dies_while_it_is_saved(tmp_path, local, monkeypatch):
     monkeypatch.setattr(remote_replay, "SECONDS_TO_SAVE", 0.05)
     client.die()
     client.held = True
-    with pytest.raises(StorageError, match=r"shard 1 was lost while it was to be saved to .*, and was not restarted"):
+    with pytest.raises(StorageError, match=r"a shard was lost while it was to be saved to .*, and was not restarted"):
         remote.save(tmp_path)
+    monkeypatch.setattr(Shard, "export", Mock(side_effect=ActorLost("killed")))
+    before = len(local.clients)
+    with pytest.raises(StorageError, match="a shard ended before all had begun: killed"):
+        load(tmp_path, shards=3)
+    assert all(client.closed for client in local.clients[before:])

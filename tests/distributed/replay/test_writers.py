@@ -20,8 +20,10 @@ def step(k):
     return {name: value[0] for name, value in steps(k, 1).items()}
 
 
-def within(columns, first, last):
-    return {name: value[first:last] for name, value in columns.items()}
+def unrolls(length, each=4):
+    """An episode of one environment that does not end, in unrolls."""
+    columns = {name: value[:, None] for name, value in episode(0, length, ends=False).items()}
+    return [{name: value[k : k + each] for name, value in columns.items()} for k in range(0, length, each)]
 
 
 def looked_ahead(client):
@@ -35,10 +37,7 @@ def test_unrolls_go_to_the_shards_in_turn(local):
     ids = np.concatenate([remote.extend(**steps(5 * k, 5)) for k in range(4)])
     assert shard_of(ids).tolist() == [0] * 5 + [1] * 5 + [2] * 5 + [0] * 5
     assert stored(local, 3) == [[0, 1, 2, 3, 4, 15, 16, 17, 18, 19], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14]]
-
-
-def test_many_steps_at_once_are_spread_over_all_shards(local):
-    remote = replay(64, shards=4)
+    remote = replay(64, shards=4)  # many steps at once
     remote.extend(**steps(0, 64))
     assert [len(values) for values in stored(local, 4)] == [16] * 4
 
@@ -69,62 +68,36 @@ def test_wrong_steps_are_refused_at_once():
     assert writer.unacknowledged == len(remote) == 0
 
 
-def test_single_steps_travel_together(local, monkeypatch):
-    monkeypatch.setattr(writer_module, "LINGER", 60.0)
+@pytest.mark.parametrize(("linger", "sent"), [(60.0, 2), (0.0, 10)])
+def test_single_steps_travel_together(local, monkeypatch, linger, sent):
+    monkeypatch.setattr(writer_module, "LINGER", linger)
     remote = replay(shards=1)
     writer = remote.writer(unroll=4)
     for k in range(10):
         writer.add(**step(k))
-    assert local.clients[0].calls.count("add") == 2
-    assert writer.unacknowledged == 3
+    assert 2 <= local.clients[0].calls.count("add") <= sent
     writer.flush()
     assert stored(local) == [list(range(10))]
     assert (writer.stored, writer.lost_steps, writer.unacknowledged) == (10, 0, 0)
 
 
-def test_steps_do_not_linger_while_others_are_added(local, monkeypatch):
-    monkeypatch.setattr(writer_module, "LINGER", 0.0)
-    remote = replay(shards=1)
-    writer = remote.writer()
-    for k in range(3):
-        writer.add(**step(k))
-    assert local.clients[0].calls.count("add") >= 1
-
-
-def test_a_writer_waits_for_the_oldest_of_its_window(local):
+def test_a_writer_waits_for_the_oldest_of_its_window():
     remote = replay(shards=2)
-    writer = remote.writer(window=3)
-    for k in range(10):
-        writer.extend(**steps(5 * k, 5))
+    writer, given = remote.writer(window=3), steps(0, 5)
+    for _ in range(10):
+        writer.extend(**given)
         assert writer.unacknowledged <= 3
+    given["x"][:] = -1  # given arrays may be overwritten at once
     with pytest.raises(ConfigError, match="call its flush"):
         pickle.dumps(writer)
     with pytest.raises(ConfigError, match=r"send its reader\(\) or its writer\(\)"):
         pickle.dumps(remote)
     writer.flush()
     assert len(remote) == 50
+    assert set(remote.sample(100).x) == {0, 1, 2, 3, 4}
 
 
-def test_a_copy_of_a_writer_begins_new_episodes(local):
-    remote = replay(shards=1, num_envs=1, **THREE)
-    whole = {name: value[:, None] for name, value in episode(0, 8, ends=False).items()}
-    writer = remote.writer()
-    writer.extend(**within(whole, 0, 4)), writer.flush()
-    copy = pickle.loads(pickle.dumps(writer))
-    copy.extend(**within(whole, 4, 8)), copy.flush()
-    assert looked_ahead(local.clients[0]) == [3, 4, 4, 4, 7, 8, 8, 8]
-
-
-def test_given_arrays_may_be_overwritten_at_once(local):
-    remote = replay(shards=1)
-    writer, given = remote.writer(), steps(0, 5)
-    writer.extend(**given)
-    given["x"][:] = -1
-    writer.flush()
-    assert stored(local) == [[0, 1, 2, 3, 4]]
-
-
-def test_initial_td_errors(local):
+def test_initial_td_errors():
     remote = replay(shards=2)
     writer, errors = remote.writer(), np.arange(1.0, 21.0)
     writer.extend(**steps(0, 20), td_error=errors)
@@ -137,15 +110,24 @@ def test_initial_td_errors(local):
         writer.extend(**steps(0, 2), td_error=[1.0])
 
 
+def test_a_copy_of_a_writer_begins_new_episodes(local):
+    remote = replay(shards=1, num_envs=1, **THREE)
+    first, second = unrolls(8)
+    writer = remote.writer()
+    writer.extend(**first), writer.flush()
+    copy = pickle.loads(pickle.dumps(writer))
+    copy.extend(**second), copy.flush()
+    assert looked_ahead(local.clients[0]) == [3, 4, 4, 4, 7, 8, 8, 8]
+
+
 def test_lost_unrolls_are_counted_and_cut_episodes(local):
     """Two of five unrolls are lost with the shard: no n-step return spans the gap."""
     remote = replay(shards=1, num_envs=1, **THREE)
-    whole = {name: value[:, None] for name, value in episode(0, 20, ends=False).items()}
-    writer = remote.writer()
-    for k in range(4):
-        writer.extend(**within(whole, 4 * k, 4 * k + 4))
+    writer, parts = remote.writer(), unrolls(20)
+    for part in parts[:4]:
+        writer.extend(**part)
     local.clients[0].die(answered=2)
-    writer.extend(**within(whole, 16, 20)), writer.flush()
+    writer.extend(**parts[4]), writer.flush()
     assert (writer.stored, writer.lost_steps) == (12, 8)
     assert looked_ahead(local.clients[0]) == [19, 20, 20, 20]
     assert remote.stats().size == 4
@@ -153,11 +135,9 @@ def test_lost_unrolls_are_counted_and_cut_episodes(local):
 
 def test_an_unroll_lost_on_its_way_cuts_the_episode(local):
     """The shard lives, and misses one of three unrolls."""
-    remote = replay(shards=1, num_envs=1, **THREE)
-    whole = {name: value[:, None] for name, value in episode(0, 12, ends=False).items()}
-    writer = remote.writer()
-    for k in range(3):
-        writer.extend(**within(whole, 4 * k, 4 * k + 4))
+    writer = replay(shards=1, num_envs=1, **THREE).writer()
+    for part in unrolls(12):
+        writer.extend(**part)
     local.clients[0].queue.pop(1).done = True
     writer._sent.clear()
     local.clients[0].work()
@@ -183,18 +163,9 @@ def test_a_writer_waits_for_a_lost_shard_and_gives_up(local, monkeypatch):
             call()
 
 
-def test_another_writer_of_an_environment_begins_an_episode(local):
-    remote = replay(shards=1, num_envs=2, **THREE)
-    both = [episode(100 * e, 8, ends=False) for e in range(2)]
-    columns = {name: np.stack([part[name] for part in both], axis=1) for name in both[0]}
-    first, other = remote.writer(), remote.writer([1])
-    first.extend(**within(columns, 0, 4)), first.flush()
-    other.extend(**{name: value[4:8, [1]] for name, value in columns.items()}), other.flush()
-    assert sorted(looked_ahead(local.clients[0])) == [3, 4, 4, 4, 103, 104, 104, 104, 107, 108, 108, 108]
-
-
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_masks_and_ends_are_those_of_one_buffer(local, shards):
+    """Writers of three environments and of one take turns with another writer of the last one."""
     random = np.random.default_rng(shards)
     for _ in range(8):
         remote = replay(shards=shards, num_envs=4, **THREE)
@@ -206,6 +177,9 @@ def test_masks_and_ends_are_those_of_one_buffer(local, shards):
             given = {"obs": obs, "next_obs": obs + 0.5, "reward": obs[..., 0], "where": random.random(shape) < 0.7}
             given |= {"terminated": random.random(shape) < 0.2, "truncated": random.random(shape) < 0.1}
             left = random.random(4) < 0.1
+            if k == 4:
+                writers[1] = remote.writer([3])
+                single.end_episode(np.arange(4) == 3)
             single.extend(**given), single.end_episode(left)
             for writer, envs in zip(writers, (slice(0, 3), slice(3, 4)), strict=True):
                 writer.extend(**{name: value[:, envs] for name, value in given.items()})
@@ -221,15 +195,6 @@ def rows_of(buffer):
     return {x: (y, r) for x, y, r in zip(batch.obs[:, 0], batch.next_obs[:, 0], batch.reward, strict=True)}
 
 
-def test_no_steps_are_stored_as_by_one_buffer():
-    assert replay(shards=2).extend(**steps(0, 0)).tolist() == []
-    remote = replay(shards=2, num_envs=2)
-    nothing = {"x": np.zeros((0, 2)), "terminated": np.zeros((0, 2), bool), "truncated": np.zeros((0, 2), bool)}
-    assert (
-        remote.extend(**nothing).shape == ReplayBuffer(9, remote.fields, num_envs=2).extend(**nothing).shape == (0, 2)
-    )
-
-
 @pytest.mark.parametrize("derived", ["stored", "derived"])
 @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled", None])
 def test_autoreset_modes_are_those_of_one_buffer(local, mode, derived):
@@ -242,6 +207,8 @@ def test_autoreset_modes_are_those_of_one_buffer(local, mode, derived):
     given = {"obs": x, "next_obs": x + 1} | over
     final = {"final_obs": np.where(over["terminated"], x + 100, 0)} if mode == "same_step" else {}
     assert np.array_equal(remote.extend(**given, **final), single.extend(**given, **final))
+    nothing = {name: column[:0] for name, column in (given | final).items()}
+    assert remote.extend(**nothing).shape == single.extend(**nothing).shape == (0, 1)
     buffer = local.clients[0].shard.buffer
     for name in ("obs", "next_obs"):
         assert np.array_equal(buffer.get(buffer.stored_ids()[0])[name], single.get(single.stored_ids()[0])[name])

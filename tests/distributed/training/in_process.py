@@ -8,7 +8,7 @@ import cloudpickle
 
 from replaylab.distributed.replay.shard import ActorLost
 from replaylab.distributed.training.actor import Actor
-from replaylab.distributed.training.actor_pool import HUB
+from replaylab.distributed.training.hub import HUB
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.loop import perform
 from replaylab.distributed.training.options import Actors, Shards

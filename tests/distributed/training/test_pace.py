@@ -1,4 +1,4 @@
-"""Updates at the steps of one process, progress that actors see, and random streams that do not repeat."""
+"""Updates at the steps of one process, what actors see and store, and random streams that do not repeat."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -7,14 +7,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from examples.linear_gaussian import LinearGaussian, LinearGaussianAgents
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from replaylab.distributed.training.evaluator import Evaluator
-from replaylab.distributed.training.options import Actors
+from replaylab.distributed.training.options import Actors, Shards
 from replaylab.errors import NonFiniteError, ShapeError
 from replaylab.learners import DQN, Hook, TrainingConfig, train
 from replaylab.learners.api.finite import finite_step
-from replaylab.replay import Uniform
+from replaylab.learners.dqn.perceptrons import PerceptronAgents
+from replaylab.replay import Prioritized, Uniform
 from tests.distributed.training.in_process import Launcher, StopError, stops, trained
 
 SMALL = DQN(hidden=(4,), batch_size=4, capacity=300)
@@ -39,7 +40,7 @@ def rows(metrics, name):
 
 
 @pytest.mark.parametrize(
-    ("starts", "period", "grad"), [(1, 1, 1), (40, 4, 1), (38, 4, 1), (41, 4, 1), (40, 8, 8), (100, 100, 1), (9, 10, 3)]
+    ("starts", "period", "grad"), [(1, 1, 1), (40, 4, 1), (41, 4, 1), (40, 8, 8), (100, 100, 1), (9, 10, 3)]
 )
 @pytest.mark.parametrize("actors", [Actors(2, envs=1), Actors(3, envs=2, unroll=7), Actors(1, envs=16)])
 def test_updates_come_at_the_steps_of_one_process(starts, period, grad, actors):
@@ -85,6 +86,7 @@ class Annealed(LinearGaussian):
     """Its agents can be followed, and remember what progress they acted at."""
 
     epsilon: float = 1e-8
+    lone: bool = False  # whether they act only for one environment
 
     def agents(self, observation_space, action_space, seeds):
         return AnnealedAgents(self, observation_space, action_space, seeds)
@@ -95,7 +97,7 @@ class AnnealedAgents(LinearGaussianAgents):
 
     def act(self, obs, explore):
         vars(self).setdefault("heard", []).append(self.progress)
-        return super().act(obs, explore)
+        return super().act(obs[:, :1] if self.learner.lone else obs, explore)
 
     def set_progress(self, progress):
         self.progress = progress
@@ -113,22 +115,66 @@ def test_actors_see_progress_and_epsilon_of_others_stays():
     assert all(each[0] == 0.0 and each == sorted(each) for each in heard)
     assert 0.8 < max(each[-1] for each in heard) <= 1.0
     assert run.agents.learner.epsilon == 1e-8
+    shape = r"`act` of AnnealedAgents must return actions, numbers of shape \(1, 3, \.\.\.\), but returned"
+    with pytest.raises(ShapeError, match=shape):
+        trained(config(Annealed(lone=True), "Pendulum-v1"), Actors(1, envs=3))
 
 
-def test_actions_of_another_shape_are_reported():
-    class One(AnnealedAgents):
-        def act(self, obs, explore):
-            return super().act(obs[:, :1] if explore else obs, explore)
+class Halves(VectorEnv):
+    """Copies that go half a step further each time, three times; resets return integers."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Lone(Annealed):
-        def agents(self, observation_space, action_space, seeds):
-            return One(self, observation_space, action_space, seeds)
+    single_observation_space = gym.spaces.Box(-9, 9, (1,), np.float32)
+    single_action_space = gym.spaces.Discrete(2)
 
-    with pytest.raises(
-        ShapeError, match=r"`act` of One must return actions, numbers of shape \(1, 3, \.\.\.\), but returned"
-    ):
-        trained(config(Lone(), "Pendulum-v1"), Actors(1, envs=3))
+    def __init__(self, num_envs, autoreset_mode=AutoresetMode.SAME_STEP):
+        self.num_envs, self.mode, self.t = num_envs, AutoresetMode(autoreset_mode), 0
+        self.metadata = {"autoreset_mode": self.mode}
+        self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros((self.num_envs, 1), int), {}
+
+    def step(self, actions):
+        self.t += 1
+        obs, ended, infos = np.full((self.num_envs, 1), self.t / 2), np.full(self.num_envs, self.t == 3), {}
+        if self.t == 3:
+            infos = {"final_obs": np.full(self.num_envs, None), "_final_obs": ended}
+            for i, last in enumerate(obs):
+                infos["final_obs"][i] = last
+            obs, _ = self.reset()
+        return obs, np.ones(self.num_envs), ended, np.zeros(self.num_envs, bool), infos
+
+
+gym.register("test/Halves-v0", vector_entry_point=Halves)
+
+
+class Rated(PerceptronAgents):
+    """Agents whose initial TD errors are the rewards plus the observations."""
+
+    def initial_td_errors(self, columns):
+        return columns["reward"] + columns["obs"][..., 0]
+
+
+class RatedDQN(DQN):
+    def agents(self, observation_space, action_space, seeds):
+        agents = super().agents(observation_space, action_space, seeds)
+        agents.__class__ = Rated
+        return agents
+
+
+@pytest.mark.parametrize("unroll", [1, 4])
+def test_final_obs_and_initial_td_errors_are_stored(unroll, local):
+    halves = config(RatedDQN(hidden=(4,), learning_starts=30), "test/Halves-v0", total_steps=24, log_every=6)
+    halves = replace(halves, sampler=Prioritized(alpha=1.0, beta=0.0))
+    metrics, *_ = trained(halves, Actors(1, envs=2, unroll=unroll), Shards(1))
+    buffer = local.clients[0].shard.buffer
+    columns = buffer.get(np.arange(24))
+    assert columns["obs"][::2, 0].tolist() == [0.0, 0.5, 1.0] * 4
+    assert columns["next_obs"][::2, 0].tolist() == [0.5, 1.0, 1.5] * 4
+    assert metrics.of("rollout/ep_rew")[1].tolist() == [3.0] * 8
+    assert buffer.probabilities(np.arange(0, 24, 2)) == pytest.approx(np.array([1.0, 1.5, 2.0] * 4) / 36, rel=1e-4)
 
 
 class Cracked(gym.Env):

@@ -30,29 +30,16 @@ class Kills(Hook):
 
     def __init__(self, ray):
         self.ray, self.statuses = ray, None
-        self.due = {400: self.shard, 800: self.actor, 1200: self.evaluator, 1800: self.look}
+        self.due = {400: "0", 800: "actor-1", 1200: "evaluator", 1800: None}
 
     def after_turn(self, run):
+        replay = run.replay.replay
         for step in [step for step in self.due if run.clock.steps >= step]:
-            self.due.pop(step)(run.replay.replay)
-
-    def shard(self, replay):
-        self.kill(replay, "0")
-
-    def actor(self, replay):
-        self.kill(replay, "actor-1")
-
-    def evaluator(self, replay):
-        self.kill(replay, "evaluator")
-
-    def kill(self, replay, name):
-        """Kill -9 of a process, which may be busy."""
-        state = self.ray._private.state.actors(self.ray.get_actor(f"{replay.run}/{name}", NAMESPACE)._actor_id.hex())
-        os.kill(state["Pid"], signal.SIGKILL)
-
-    def look(self, replay):
-        """See what others see."""
-        self.stats, self.statuses = replay.stats(), cluster_status(None)
+            if name := self.due.pop(step):  # kill -9 of a process, which may be busy
+                actor = self.ray.get_actor(f"{replay.run}/{name}", NAMESPACE)._actor_id.hex()
+                os.kill(self.ray._private.state.actors(actor)["Pid"], signal.SIGKILL)
+            else:  # see what others see
+                self.stats, self.statuses = replay.stats(), cluster_status(None)
 
 
 def test_killed_processes_restart_and_the_run_can_be_resumed(ray_here, monkeypatch, tmp_path):
@@ -65,10 +52,9 @@ def test_killed_processes_restart_and_the_run_can_be_resumed(ray_here, monkeypat
     assert kills.stats.losses == 1
     assert kills.stats.size > 0
     lines = "\n".join(kills.statuses[0].lines())
-    assert re.search(
-        r"CartPole-v1, DQN, step [\d,]+ of 3,000 .* evaluations waiting\n  2 actors, 0 silent, [01] lost", lines
-    )
-    assert re.search(r"shard 0: epoch \d, [\d,]+ steps, total", lines)
+    assert re.search(r"environment CartPole-v1, learner DQN, steps [\d,]+, total steps 3,000, steps per second", lines)
+    assert re.search(r"actors 2, actor losses [01], lost actor steps [\d,]+, silent actors 0, actors wait", lines)
+    assert re.search(r"shard number 0, epoch \d, losses \d, lost steps [\d,]+, node", lines)
     resumed = train(config, 3, actors=actors, shards=Shards(2), resume=tmp_path)
     assert resumed.of("eval/mean_reward")[0].tolist() == [1000, 2000, 3000]
     wait_for(lambda: not cluster_status(None))  # nothing is left behind, once Ray has taken note of it

@@ -1,17 +1,23 @@
-"""Calls of Ray actors: the only module of the replay that imports Ray.
+"""Objects in Ray actors, and calls of their methods.
 
 A call is one message of bytes, with large arrays beside it. Ray pickles several arguments and small arrays more slowly
 than it sends them; it puts the large arrays into its object store, which readers on the same node share.
 """
 
 import contextlib
+import os
 import pickle
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from replaylab.distributed.ray_session import HeadWatch, lacking
+import replaylab
+from replaylab.distributed.own_code import digest_of
+from replaylab.distributed.own_code import unpacked as unpacked_code
+from replaylab.distributed.ray_session import HeadWatch, check_version, lacking
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY
 from replaylab.distributed.replay.shard import ActorLost, Declaration, Shard
 from replaylab.errors import ConfigError, ReplayError, StorageError
@@ -20,7 +26,6 @@ from replaylab.extras import needs
 with needs("RemoteReplay", "ray"):
     import ray
     from ray import exceptions
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 NAMESPACE = "replaylab"
 """Ray namespace of all named actors; the names are RUN/NUMBER of shards and RUN/... of others."""
@@ -41,10 +46,7 @@ LOST = (
 FOR_GOOD = exceptions.ActorDiedError, exceptions.ActorUnschedulableError
 
 
-Parcels = tuple[bytes, list[Any]]
-
-
-def packed(value: Any) -> Parcels:
+def packed(value: Any) -> tuple[bytes, list[Any]]:
     """Return a value as bytes, and its large arrays, which are not copied.
 
     Example:
@@ -69,27 +71,34 @@ def unpacked(head: bytes, *large: Any) -> Any:
     return pickle.loads(head, buffers=large)
 
 
-class ActorBase:
-    """A Ray actor whose methods are called by `RayClient`."""
+class Host:
+    """A Ray actor that has the methods of an object, which its first call creates: errors come out of that call.
+
+    Args:
+        make: A pickled function that creates the object, from the number of restarts; it may need the user's modules.
+        code: The user's own modules, packed; b"" without any.
+        version: The version of replaylab of the process that starts it.
+    """
+
+    def __init__(self, make: bytes, code: bytes, version: str) -> None:
+        self._make, self._code, self._version = make, code, version
+
+    @cached_property
+    def _object(self) -> Any:
+        from ray._private import state  # the public run-time context has only whether it was restarted
+
+        check_version(self._version)
+        os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
+        if self._code:
+            sys.path.insert(0, str(unpacked_code(digest_of(self._code), lambda: self._code)))
+        actor = state.actors(ray.get_runtime_context().get_actor_id()) or {}
+        return pickle.loads(self._make)(int(actor.get("NumRestarts", 0)))
 
     def handle(self, head: bytes, *large: Any) -> Any:
         """Call a method and return its packed result."""
         method, arguments = unpacked(head, *large)
-        answer, arrays = packed(getattr(self, method)(*arguments))
+        answer, arrays = packed(getattr(self._object, method)(*arguments))
         return [answer, *arrays] if arrays else answer
-
-
-def restarts() -> int:
-    """Return how often Ray has restarted this actor."""
-    from ray._private import state  # the public run-time context has only whether it was restarted
-
-    actor = state.actors(ray.get_runtime_context().get_actor_id()) or {}
-    return int(actor.get("NumRestarts", 0))
-
-
-def node_id() -> str:
-    """Return Ray's id of this process's node."""
-    return str(ray.get_runtime_context().get_node_id())
 
 
 class RayPending:
@@ -139,7 +148,7 @@ def _cause(error: Any) -> BaseException:
 
 
 class RayClient:
-    """Calls the methods of an actor; it can be sent to other processes.
+    """Calls the methods of an actor's object; it can be sent to other processes.
 
     Args:
         actor: Ray's handle.
@@ -169,36 +178,26 @@ class RayClient:
             ray.kill(self.actor)
 
 
-def start(cls: type[ActorBase], name: str, *arguments: Any, **options: Any) -> RayClient:
-    """Start a named actor and return its client; errors of its methods are raised by calls."""
+def start(name: str, make: Callable[[int], Any], code: bytes = b"", **options: Any) -> RayClient:
+    """Start a named actor whose object `make` creates, with options of Ray, and return its client without waiting."""
     if not ray.is_initialized():
         raise StorageError(f"{SHUT_DOWN}, and all shards with it; create the replay again, or load a snapshot")
     HeadWatch.wait()
     common: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, "enable_task_events": False}
-    actor = ray.remote(cls).options(name=name, **common | options).remote(*arguments)
-    return RayClient(actor)
+    pickled = ray.cloudpickle.dumps(make)  # type: ignore[no-untyped-call]
+    host = ray.remote(Host).options(name=name, **common | options)
+    return RayClient(host.remote(pickled, code, replaylab.__version__))
 
 
-def placements(placement: str | Sequence[str] | None, shards: int) -> list[dict[str, Any]]:
-    """Return Ray's options of each shard for `RemoteOptions.placement`.
+def start_shards(run: str, declarations: Sequence[Declaration], placement: str | None) -> list[RayClient]:
+    """Start an actor for each shard, without waiting; see `RemoteOptions.placement`."""
+    options: dict[str, Any] = {"max_restarts": EPOCHS_PER_REPLAY - 1}
+    options |= {"scheduling_strategy": "SPREAD"} if placement == "spread" else {}
 
-    Raises:
-        ConfigError: `placement` is invalid.
-    """
-    if placement is None or placement == "spread":
-        return [{} if placement is None else {"scheduling_strategy": "SPREAD"}] * shards
-    if not isinstance(placement, Sequence) or isinstance(placement, str) or len(placement) != shards:
-        raise ConfigError(
-            f'`placement` must be None, "spread" or a list of {shards} node ids, one for each shard, but got '
-            f"{placement!r:.200}"
-        )
-    HeadWatch.wait()
-    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
-    if unknown := [str(node) for node in placement if node not in alive]:
-        raise ConfigError(
-            f"`placement` must name nodes of the cluster, but got {', '.join(unknown)}; see ray list nodes"
-        )
-    return [{"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} for node in placement]
+    def shard_of(declared: Declaration) -> Callable[[int], Shard]:
+        return lambda restarts: Shard(declared, restarts, str(ray.get_runtime_context().get_node_id()))
+
+    return [start(f"{run}/{declared.number}", shard_of(declared), **options) for declared in declarations]
 
 
 def named_actors() -> dict[str, list[str]]:
@@ -217,21 +216,3 @@ def client_of(run: str, name: str) -> RayClient | None:
         return RayClient(ray.get_actor(f"{run}/{name}", NAMESPACE))
     except ValueError:
         return None
-
-
-class RayShard(ActorBase, Shard):
-    """A shard in its own process, which Ray restarts when it dies."""
-
-    def __init__(self, declaration: Declaration) -> None:
-        Shard.__init__(self, declaration, restarts(), node_id())
-
-
-def start_shards(
-    run: str, declarations: Sequence[Declaration], placement: str | Sequence[str] | None
-) -> list[RayClient]:
-    """Start an actor for each shard, without waiting."""
-    options = placements(placement, len(declarations))
-    return [
-        start(RayShard, f"{run}/{declared.number}", declared, max_restarts=EPOCHS_PER_REPLAY - 1, **more)
-        for declared, more in zip(declarations, options, strict=True)
-    ]

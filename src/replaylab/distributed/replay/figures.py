@@ -1,9 +1,6 @@
 """Figures of a replay in shards."""
 
 from dataclasses import dataclass
-from typing import Any
-
-from replaylab.distributed.replay.shard import Tally
 
 
 @dataclass(frozen=True)
@@ -14,14 +11,13 @@ class ShardFigures:
         number: Its number.
         epoch: Its epoch, which rises with each restart.
         live: Whether it answers; if not, all figures after `lost_steps` are 0.
-        losses: How often it was lost; None: not known to who asks.
-        lost_steps: Steps that were lost with it, as far as they had been reported; likewise.
+        losses: How often it was lost.
+        lost_steps: Steps that were lost with it, as far as they had been reported; None: not known to the caller.
         node: Id of its node.
         size: Steps stored.
         total: Σ of what the sampling probability is proportional to: 1 each, or p^α.
         added: Steps stored, and a second.
         drawn: Rows drawn, and a second.
-        feedback: Ids that took feedback.
         stale_feedback: Ids of feedback whose step was not stored any more.
         nbytes: Bytes of memory.
         snapshot_error: Why it could not be saved in the background when last tried; None: it could.
@@ -30,7 +26,7 @@ class ShardFigures:
     number: int
     epoch: int
     live: bool
-    losses: int | None = None
+    losses: int = 0
     lost_steps: int | None = None
     node: str = ""
     size: int = 0
@@ -39,7 +35,6 @@ class ShardFigures:
     adds_per_second: float = 0.0
     drawn: int = 0
     draws_per_second: float = 0.0
-    feedback: int = 0
     stale_feedback: int = 0
     nbytes: int = 0
     snapshot_error: str | None = None
@@ -53,7 +48,7 @@ class RemoteReplayStats:
         size: N, steps stored in all shards.
         capacity: C.
         added: Steps stored since this replay was created or loaded, including those that were lost with a shard.
-        samples: Rows drawn since then, by all readers.
+        samples: Rows drawn by all readers since then, except from shards that were lost.
         samples_per_insert: samples / added; NaN before the first step.
         total_priority: ΣT, of what the sampling distribution is proportional to.
         stale_updates: Ids of feedback whose step was dropped, or whose shard was lost.
@@ -75,10 +70,3 @@ class RemoteReplayStats:
     losses: int
     lost_steps: int
     shards: tuple[ShardFigures, ...]
-
-
-def figures_from(number: int, answer: tuple[dict[str, Any], Tally], **known: Any) -> ShardFigures:
-    """Return figures from the answer of `Shard.figures`, and from what is known of the shard's losses."""
-    counted, tally = answer
-    of_tally = {name: getattr(tally, name) for name in ("size", "total", "added", "drawn")}
-    return ShardFigures(number, tally.epoch, True, **known, **counted, **of_tally)

@@ -5,9 +5,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,13 @@ from replaylab.distributed.replay.distribution import least_scaled, split, stale
 from replaylab.distributed.replay.ids import Ids, global_ids, shard_of
 from replaylab.distributed.replay.options import RemoteConfig
 from replaylab.distributed.replay.shard import ActorLost, Tally
-from replaylab.distributed.replay.writer import CLOSED, PATIENCE, Client, Pending
+from replaylab.distributed.replay.writer import CLOSED, PATIENCE
 from replaylab.errors import EmptyBufferError, StorageError
 from replaylab.replay import Batch, Fifo, Schedules
 from replaylab.trees import flatten, take, unflatten
+
+if TYPE_CHECKING:
+    from replaylab.distributed.replay.calls import RayClient, RayPending
 
 Floats = npt.NDArray[np.float64]
 Feedback = list[tuple[Ids, Floats, bool]]
@@ -37,37 +40,22 @@ MOST_BATCHES = 16
 CALL_BYTES = 2**21
 """Bytes of the rows of one call, at most, if it has more than one batch."""
 
-CALL_SHARE = 0.02
-"""Share of the learner's time that calls may take: after slow updates a call carries fewer batches."""
-
-
-MOST_WAIT = 0.05
-"""Share of a call's latency for which the learner may wait; if it waits longer, calls carry more batches."""
+CALL_PERIOD = 0.02
+"""Seconds of updates for which a call draws batches: longer than a call takes, and than calls that cost much."""
 
 
 @dataclass
 class Slot:
     """A shard as a reader knows it."""
 
-    client: Client
+    client: "RayClient"
     number: int
     tally: Tally | None = None  # what it reported last
     lost: bool = False
     for_good: bool = False  # whether it will not be restarted
-    probe: Pending | None = None  # the answer that will show that a lost shard is there again
-    losses: int = 0
-    lost_steps: int = 0  # as far as they had been reported
-    counts_before: tuple[int, int] = (0, 0)  # steps stored and rows drawn in earlier epochs
-
-    @property
-    def added(self) -> int:
-        """Steps stored so far, as last reported."""
-        return self.counts_before[0] + (self.tally.added if self.tally else 0)
-
-    @property
-    def drawn(self) -> int:
-        """Rows drawn so far, likewise."""
-        return self.counts_before[1] + (self.tally.drawn if self.tally else 0)
+    probe: "RayPending | None" = None  # the answer that will show that a lost shard is there again
+    first_id: int = 0  # `Tally.first_id` of the first epoch that it reported
+    lost_steps: int = 0  # with earlier epochs, as far as they had been reported
 
     @property
     def live(self) -> Tally | None:
@@ -77,18 +65,17 @@ class Slot:
     def hear(self, tally: Tally) -> bool:
         """Note a tally; return False if it is of a shard that was replaced, as after a node was cut off."""
         before = self.tally
-        if before is not None and (tally.epoch, tally.serial) < (before.epoch, before.serial):
+        if before is None:
+            self.first_id = tally.first_id
+        elif (tally.epoch, tally.serial) < (before.epoch, before.serial):
             return tally.epoch == before.epoch
-        if before is not None and tally.epoch > before.epoch:
-            self.losses, self.lost = self.losses + (not self.lost), False
-            self.lost_steps += max(before.next_id - tally.first_id, 0)
-            self.counts_before = self.added + max(tally.first_id - before.next_id, 0), self.drawn
+        elif tally.epoch > before.epoch:
+            self.lost, self.lost_steps = False, self.lost_steps + max(before.next_id - tally.first_id, 0)
         self.tally = tally
         return True
 
     def lose(self, reason: ActorLost) -> None:
         """Note that the shard is lost."""
-        self.losses += not self.lost
         self.lost, self.for_good, self.probe = True, reason.for_good, None
 
     def call(self, method: str, *arguments: Any, num_fed: int = 0) -> "Call | None":
@@ -99,31 +86,27 @@ class Slot:
                 if self.probe.ready():
                     answer, self.probe = self.probe, None
                     self.lost = not self.hear(answer.result())
-            epoch = self.tally.epoch if self.tally else None
-            return None if self.lost else Call(self, self.client.call(method, *arguments), epoch, num_fed)
+            return None if self.lost else Call(self, self.client.call(method, *arguments), num_fed)
         except ActorLost as reason:
             self.lose(reason)
             return None
 
 
 class Call(NamedTuple):
-    """A call to a shard, and the shard's epoch at that time, None if unknown."""
+    """A call to a shard."""
 
     slot: Slot
-    pending: Pending
-    epoch: int | None
+    pending: "RayPending"
     num_fed: int  # ids of feedback that it carries
 
     def answer(self) -> Any:
         """Wait for the answer; return None if the shard was lost or replaced."""
-        slot = self.slot
         try:
             answer = self.pending.result()
         except ActorLost as reason:
-            if self.epoch is None or slot.tally is None or self.epoch == slot.tally.epoch:  # else this loss is known
-                slot.lose(reason)
+            self.slot.lose(reason)
             return None
-        return answer if slot.hear(answer if isinstance(answer, Tally) else answer[-1]) else None
+        return answer if self.slot.hear(answer if isinstance(answer, Tally) else answer[-1]) else None
 
 
 @dataclass
@@ -135,16 +118,10 @@ class Group:
     shares: Floats  # T̂_s/ΣT̂ (S,)
     updates: int  # whose feedback came before
     calls: list[Call]
-    requested_at: float
     columns: dict[str, Any] = field(default_factory=dict)  # name → values (K·B, *shape), once they arrived
     scaled: Floats = field(default_factory=lambda: np.zeros(0))  # N·q (K·B,), or P/q for samplers without weights
     least: float = 1.0  # the smallest N·q that could be drawn
     taken: int = 0  # batches handed out
-
-    @property
-    def used_up(self) -> bool:
-        """Whether all batches are handed out."""
-        return bool(self.taken == self.counts.shape[1])
 
 
 class RemoteReader:
@@ -152,19 +129,19 @@ class RemoteReader:
 
     `RemoteReplay.reader` creates it. Every reader draws independently from one distribution over all shards, and the
     feedback of all applies to the same priorities. A call to a shard carries the feedback since the last call and draws
-    K batches, while the previous K are used. K is so large that calls take a small share of the learner's time and that
-    the learner does not wait for them, by their measured cost and latency, as long as their rows are few bytes. So a
-    batch may be drawn up to 2K updates before it is used (`priority_age`).
+    K batches, while the previous K are used. K ≤ 16 is as many as the learner uses in 20 ms, as long as their rows are
+    few bytes. So a batch may be drawn up to 2K updates before it is used (`priority_age`).
 
     Attributes:
         rank: Number of the learner.
         world_size: Number of learners.
     """
 
-    def __init__(self, clients: Sequence[Client], config: RemoteConfig, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(
+        self, clients: Sequence["RayClient"], config: RemoteConfig, rank: int = 0, world_size: int = 1
+    ) -> None:
         self._clients, self._config, self.rank, self.world_size = clients, config, rank, world_size
         self._template, sampler = config.template, config.template.sampler
-        self._strict = config.options.strict
         self._slots = [Slot(client, number) for number, client in enumerate(clients)]
         root = config.root
         self._random = np.random.default_rng(
@@ -179,8 +156,8 @@ class RemoteReader:
         self._ahead: Group | None = None
         self._feedback: Feedback = []
         self._updates = self._batches = self._age = self._stale = 0
-        self._row_bytes, self._cost, self._latency, self._interval = 1, 0.0, 0.0, math.inf
-        self._last, self._waited = -math.inf, 0.0  # when `sample` was called, and how long it waited
+        self._row_bytes, self._interval = 1, math.inf  # seconds between two draws, without waiting
+        self._drawn_at = -math.inf
 
     def __reduce__(self) -> Any:
         return RemoteReader, (self._clients, self._config, self.rank, self.world_size)
@@ -209,32 +186,26 @@ class RemoteReader:
         checked("progress", progress, optional(FRACTION))
         beta = None if self._schedules is None else self._schedules.at(progress)[0]
         with self._lock:
-            now = time.perf_counter()
-            passed = min(now - self._last - self._waited, 4.0 * self._interval)  # a pause is no update
+            passed = min(time.perf_counter() - self._drawn_at, 4.0 * self._interval)  # a pause is no update
             self._interval = passed if self._interval == math.inf else 0.95 * self._interval + 0.05 * passed
-            self._last, self._waited = now, 0.0
             group = self._group
-            if group is None or group.rows != batch_size or group.used_up or self._strict:
+            if group is None or group.rows != batch_size or group.taken == group.counts.shape[1]:
                 group = self._group = self._next(batch_size)
             self._batches, self._age = self._batches + 1, self._age + self._updates - group.updates
             group.taken += 1
-            return self._batch(group, group.taken - 1, beta)
+            batch = self._batch(group, group.taken - 1, beta)
+            self._drawn_at = time.perf_counter()
+            return batch
 
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
     ) -> int:
         """Take the learner's feedback for these steps; it is sent with the next call that draws.
 
-        Args:
-            ids: int64 ``...``, of batches.
-            td_error: δ of the same shape.
-            priority: Instead of `td_error`: p itself, of each id, or one number for all.
+        Arguments and errors are those of `ReplayBuffer.update_priorities`.
 
         Returns:
             How many of the steps are stored, as last reported. Feedback for others changes nothing; `stats` counts it.
-
-        Raises:
-            PriorityError, ShapeError, DtypeError, ConfigError: As for `ReplayBuffer.update_priorities`.
         """
         flat = self._flat(ids)
         self._template.update_priorities(np.full(np.shape(ids), -1), td_error, priority=priority)  # checks the values
@@ -247,8 +218,6 @@ class RemoteReader:
             self._updates += 1
             if self._template.sampler.wants_feedback:
                 self._feedback.append((flat, copy, priority is None))
-            if self._strict:
-                self.refresh()
             return self._num_stored(flat)
 
     def batches(
@@ -269,15 +238,15 @@ class RemoteReader:
             progress: As for `sample`, or a function of the batch's number that gives it.
             device: A device of PyTorch, such as "cuda:0"; None: NumPy arrays.
         """
-        prefetch, waiting, number = checked("prefetch", prefetch, whole(0, 1_000)), deque[Batch](), 0
-        while total is None or number < total or waiting:
-            while (total is None or number < total) and len(waiting) <= prefetch:
-                batch = self.sample(batch_size, progress=progress(number) if callable(progress) else progress)
-                if device is not None:
-                    batch = (batch.pin_memory() if str(device).startswith("cuda") else batch).torch(device)
-                waiting.append(batch)
-                number += 1
-            yield waiting.popleft()
+        prefetch, waiting = checked("prefetch", prefetch, whole(0, 1_000)), deque[Batch]()
+        for number in count() if total is None else range(total):
+            batch = self.sample(batch_size, progress=progress(number) if callable(progress) else progress)
+            if device is not None:
+                batch = (batch.pin_memory() if str(device).startswith("cuda") else batch).torch(device)
+            waiting.append(batch)
+            if len(waiting) > prefetch:
+                yield waiting.popleft()
+        yield from waiting
 
     def refresh(self) -> None:
         """Send pending feedback, and read the figures of all shards.
@@ -317,10 +286,8 @@ class RemoteReader:
             raise StorageError(CLOSED)
 
     def _num_batches(self, rows: int) -> int:
-        """Return K: so many that calls are cheap and arrive in time, as long as their rows are few bytes."""
-        if self._strict:
-            return 1
-        wanted = math.ceil(max(self._cost / CALL_SHARE, self._latency) / self._interval)
+        """Return K."""
+        wanted = math.ceil(CALL_PERIOD / self._interval)
         return max(1, min(wanted, MOST_BATCHES, CALL_BYTES // (rows * self._row_bytes)))
 
     def _next(self, rows: int) -> Group:
@@ -330,7 +297,7 @@ class RemoteReader:
             if group is None or group.rows != rows:
                 self._await_steps()
                 group = self._request(rows)
-            self._ahead = None if self._strict or not self._may_draw() else self._request(rows)
+            self._ahead = self._request(rows) if self._may_draw() else None
             if self._collect(group):
                 return group
 
@@ -342,7 +309,7 @@ class RemoteReader:
     def _await_steps(self) -> None:
         """Wait while shards restart, until a batch can be drawn."""
         begun = time.monotonic()
-        if self._strict or not self._may_draw():
+        if not self._may_draw():
             self.refresh()
         while not self._may_draw():
             if not any(slot.lost and not slot.for_good for slot in self._slots):
@@ -360,13 +327,10 @@ class RemoteReader:
 
     def _request(self, rows: int) -> Group:
         """Request K batches of all shards at once, with the feedback since the last call."""
-        begun, batches = time.thread_time(), self._num_batches(rows)
         totals = [slot.live.total if slot.live else 0.0 for slot in self._slots]
-        counts = split(totals, rows, batches, self._random, self._stratified)
+        counts = split(totals, rows, self._num_batches(rows), self._random, self._stratified)
         shares, updates = np.array(totals) / sum(totals), self._updates
-        group = Group(rows, counts, shares, updates, self._call(counts.tolist()), time.perf_counter())
-        self._cost = 0.9 * self._cost + 0.2 * (time.thread_time() - begun)  # to collect the rows costs as much
-        return group
+        return Group(rows, counts, shares, updates, self._call(counts.tolist()))
 
     def _answers(self, calls: list[Call]) -> dict[int, Any]:
         """Wait for the answers of the shards that are not lost."""
@@ -416,14 +380,8 @@ class RemoteReader:
 
     def _collect(self, group: Group) -> bool:
         """Wait for the rows of a group and put its batches together; False if a shard has not given its rows."""
-        started = time.perf_counter() - time.thread_time()
         answers = self._answers(group.calls)
         group.calls.clear()  # they hold memory of Ray's object store
-        arrived, begun = time.perf_counter(), time.thread_time()
-        waited, latency = arrived - begun - started, arrived - group.requested_at
-        self._waited += waited
-        waits = waited > MOST_WAIT * latency  # else the latency may be shorter than known
-        self._latency = 0.75 * self._latency + 0.25 * latency if waits else 0.97 * self._latency
         tallies = [answer[1] if (answer := answers.get(slot.number)) else None for slot in self._slots]
         chosen, parts = np.flatnonzero(group.counts.any(axis=1)).tolist(), []
         if any(shard not in answers or answers[shard][0] is None for shard in chosen):
@@ -446,7 +404,6 @@ class RemoteReader:
         fields = self._template.fields
         nested = unflatten(fields, (columns.pop(path) for path, _ in flatten(fields)))
         group.columns = nested | columns
-        self._cost += 0.1 * (time.thread_time() - begun)
         return True
 
     def _batch(self, group: Group, number: int, beta: float | None) -> Batch:

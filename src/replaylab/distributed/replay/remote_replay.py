@@ -2,30 +2,35 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListOf
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import FRACTION, checked, optional, shown, whole
+from replaylab.arguments import FRACTION, checked, instance, optional, whole
+from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import snapshots
-from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures, figures_from
-from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, global_ids, shard_of
+from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures
+from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY, MOST_EPOCHS, global_ids, shard_of
 from replaylab.distributed.replay.options import DECLARED, RemoteConfig, RemoteOptions
 from replaylab.distributed.replay.reader import POLL, ROWS, RemoteReader
-from replaylab.distributed.replay.starting import Start, connect, results, started
+from replaylab.distributed.replay.shard import ActorLost, Declaration
 from replaylab.distributed.replay.writer import RemoteWriter, checked_envs
-from replaylab.errors import ConfigError, StorageError
+from replaylab.errors import ConfigError, OverSizeError, StorageError
 from replaylab.files.folder import folder_of
 from replaylab.replay import Fifo, ReplayBuffer, Retention, Sampler, Seed, Transform, Uniform
 from replaylab.trees import map_leaves
+
+if TYPE_CHECKING:
+    from replaylab.distributed.replay.calls import RayClient
 
 ROWS_AT_ONCE = 4096
 """Steps that move to another shard in one call."""
@@ -83,28 +88,20 @@ class RemoteReplay(RemoteReader):
         fields: Mapping[str, Any],
         *,
         num_envs: int | None = None,
-        replicas: None = None,
         sampler: Sampler = Uniform(),  # noqa: B008 - frozen
         transforms: ListOf[Transform] = (),
         next_obs: Literal["stored", "derived"] = "stored",
         retention: Retention = Fifo(),  # noqa: B008
-        storage: None = None,
         autoreset: Any = None,
-        count_replays: bool = False,
         min_size: int = 1,
         episodes: Literal["flags", "manual"] = "flags",
         seed: Seed = None,
         shards: int = 2,
         options: RemoteOptions = RemoteOptions(),  # noqa: B008
     ) -> None:
-        if replicas is not None or storage is not None:
-            raise ConfigError(
-                f"a RemoteReplay has neither replicas nor a storage, but got (replicas={shown(replicas)}, "
-                f"storage={shown(storage)}); leave them out"
-            )
         declared: dict[str, Any] = {"fields": fields, "num_envs": num_envs, "sampler": sampler, "next_obs": next_obs}
         declared |= {"transforms": transforms, "retention": retention, "autoreset": autoreset, "episodes": episodes}
-        self._open(RemoteConfig(capacity, declared, count_replays, min_size, shards, seed, options), None)
+        self._open(RemoteConfig(capacity, declared, min_size, shards, seed), options, None)
 
     @classmethod
     def load(
@@ -140,10 +137,9 @@ class RemoteReplay(RemoteReader):
         saved = snapshots.read(folder_of(path, "load"))
         template = ReplayBuffer.load(saved.template, sampler=sampler, transforms=transforms, continue_episodes=False)
         declared = {name: getattr(template._parts.config, name) for name in DECLARED}
-        about = {name: saved.about[name] for name in ("capacity", "count_replays", "min_size")}
-        shards = saved.about["shards"] if shards is None else shards
-        loaded = cls.__new__(cls)
-        loaded._open(RemoteConfig(**about, declared=declared, shards=shards, seed=seed, options=options), saved)
+        about, loaded = saved.about, cls.__new__(cls)
+        shards = about["shards"] if shards is None else shards
+        loaded._open(RemoteConfig(about["capacity"], declared, about["min_size"], shards, seed), options, saved)
         return loaded
 
     @property
@@ -268,11 +264,12 @@ class RemoteReplay(RemoteReader):
         self.refresh()
         answers, shards = self._ask("figures"), []
         for slot in self._slots:
-            known: dict[str, Any] = {"losses": slot.losses, "lost_steps": slot.lost_steps}
-            answer, epoch = answers.get(slot.number), slot.tally.epoch if slot.tally else 0
-            lost = ShardFigures(slot.number, epoch, False, **known)
-            shards.append(lost if answer is None else figures_from(slot.number, answer, **known))
-        added, samples = (sum(getattr(slot, name) for slot in self._slots) for name in ("added", "drawn"))
+            epoch = slot.tally.epoch if slot.tally else self._about["epoch"]
+            lost = ShardFigures(slot.number, epoch, live=False, losses=epoch - self._about["epoch"] + 1)
+            figures, _ = answers.get(slot.number, (lost, None))
+            shards.append(replace(figures, lost_steps=slot.lost_steps))
+        added = sum(slot.tally.next_id - slot.first_id + slot.lost_steps for slot in self._slots if slot.tally)
+        samples = sum(shard.drawn for shard in shards)
         return RemoteReplayStats(
             size=sum(shard.size for shard in shards),
             capacity=self.capacity,
@@ -282,7 +279,7 @@ class RemoteReplay(RemoteReader):
             total_priority=sum(shard.total for shard in shards),
             stale_updates=self._stale + sum(shard.stale_feedback for shard in shards),
             priority_age=self.priority_age,
-            losses=sum(slot.losses for slot in self._slots),
+            losses=sum(shard.losses for shard in shards),
             lost_steps=sum(slot.lost_steps for slot in self._slots),
             shards=tuple(shards),
         )
@@ -299,17 +296,14 @@ class RemoteReplay(RemoteReader):
         saving = snapshots.Saving(folder_of(path, "save"), self._about)
         self.refresh()
         self._template.save(saving.template)
-        begun, missing = time.monotonic(), set(range(self.shards))
-        while missing:
-            with self._lock:
-                calls = [self._slots[number].call("save", saving.folder_of(number)) for number in missing]
-                missing -= {call.slot.number for call in calls if call and call.answer()}
-            if missing and time.monotonic() - begun > SECONDS_TO_SAVE:
+        until = time.monotonic() + SECONDS_TO_SAVE
+        while (answers := self._ask("save", saving)).keys() != set(range(self.shards)):
+            if time.monotonic() > until:
                 raise StorageError(
-                    f"shard {min(missing)} was lost while it was to be saved to {saving.folder}, and was not restarted "
-                    f"within {SECONDS_TO_SAVE:.0f} seconds; save again once it is there"
+                    f"a shard was lost while it was to be saved to {saving.folder}, and was not restarted within "
+                    f"{SECONDS_TO_SAVE:.0f} seconds; {len(answers)} of {self.shards} were saved; save again later"
                 )
-            time.sleep(POLL if missing else 0.0)
+            time.sleep(POLL)
         snapshots.seal(saving)
 
     def close(self) -> None:
@@ -320,50 +314,103 @@ class RemoteReplay(RemoteReader):
                 slot.lost = slot.for_good = True
             self._group = self._ahead = None
 
-    def _open(self, config: RemoteConfig, saved: snapshots.Saving | None) -> None:
+    def _open(self, config: RemoteConfig, options: RemoteOptions, saved: snapshots.Saving | None) -> None:
+        options = checked("options", options, instance(RemoteOptions, "RemoteOptions(...)"))
         self.run, self._adding, like = uuid4().hex, Lock(), config.template
         self.capacity, self.shards, self.num_envs, self.replicas = config.capacity, config.shards, like.num_envs, None
         self.fields, self.given_fields, self.autoreset = like.fields, like.given_fields, like.autoreset
         self.sampler: Sampler = like.sampler
         epoch = 0 if saved is None else saved.about["epoch"] + EPOCHS_PER_REPLAY
-        folders: list[str | None] = [None] * config.shards
-        if saved is not None and saved.about["shards"] == config.shards:
-            folders = [saved.folder_of(number) for number in range(config.shards)]
-        self._about = {name: getattr(config, name) for name in ("capacity", "min_size", "shards", "count_replays")}
+        if epoch + EPOCHS_PER_REPLAY > MOST_EPOCHS:
+            raise StorageError(f"the snapshot is of epoch {epoch - 1}, and no epochs are left for ids; start empty")
+        self._about = {name: getattr(config, name) for name in ("capacity", "min_size", "shards")}
         self._about |= {"epoch": epoch, "run": f"run-{self.run}"}
-        snapshot, saving = config.options.snapshot, None
+        snapshot, saving = options.snapshot, None
         if snapshot is not None:
             saving = snapshots.Saving(Path(snapshot.folder).resolve(), self._about, snapshot.period)
         with ExitStack() as opened:
-            start = connect(config.options, opened)
-            clients = started(start, self.run, config.declarations(epoch, folders, saving), opened)
+            start = connect(options, opened)
+            if saving is not None:  # all nodes must see it
+                config.template.save(saving.template)
+            same = saved if saved is not None and saved.about["shards"] == config.shards else None
+            clients = started(start, self.run, declarations(config, epoch, same, saving), opened)
             RemoteReader.__init__(self, clients, config)
             if saved is not None:
                 with suppress(StorageError):  # the folder may be read-only
                     snapshots.claim(saved, epoch)
-                if saved.about["shards"] != config.shards:
+                if same is None:
                     self._take_over(start, saved)
-            if saving is not None:  # not before: a new snapshot replaces the one that is being loaded
-                self._template.save(saving.template)
-                self._ask("keep_saving")
-            everywhere = np.arange(config.envs)
-            self._own_writer = RemoteWriter(clients, config, everywhere, 64, ROWS_AT_ONCE)
+            if saving is not None:
+                self._ask("keep_saving")  # not before: a new snapshot replaces the one that is being loaded
+            self._own_writer = RemoteWriter(clients, config, np.arange(config.envs), 64, ROWS_AT_ONCE)
             self._opened = opened.pop_all()
 
-    def _take_over(self, start: Start, saved: snapshots.Saving) -> None:
+    def _take_over(self, start: "Start", saved: snapshots.Saving) -> None:
         """Let temporary shards read a snapshot of another number of shards, and move their steps to the new ones."""
-        config, count = self._config, saved.about["shards"]
-        declared = config.capacity, config.declared, config.count_replays, config.min_size, count, config.seed
-        folders = [saved.folder_of(number) for number in range(count)]
-        declarations = RemoteConfig(*declared, RemoteOptions()).declarations(0, folders, None)
+        before = replace(self._config, shards=saved.about["shards"])
         with ExitStack() as opened:
-            clients = started(start, f"{self.run}-old", declarations, opened)
-            sizes = [tally.size for tally in results(clients, "tally")]
-            parts = 1 + max(sizes) // (ROWS_AT_ONCE * config.shards)
+            clients = started(start, f"{self.run}-old", declarations(before, 0, saved), opened)
+            parts = 1 + max(tally.size for tally in results(clients, "tally")) // (ROWS_AT_ONCE * self.shards)
             for part in range(parts):
                 for number, new in enumerate(self._clients):
-                    for steps in results(clients, "export", part, parts, number, config.shards):
+                    for steps in results(clients, "export", part, parts, number, self.shards):
                         results([new], "take_over", *steps)
+
+
+def declarations(
+    config: RemoteConfig, epoch: int, saved: snapshots.Saving | None, saving: snapshots.Saving | None = None
+) -> list[Declaration]:
+    """Return the declaration of each shard, which begins from its own snapshot if there is one."""
+    folders = [None if saved is None else saved.folder_of(number) for number in range(config.shards)]
+    return [Declaration(number, epoch, config, folder, saving) for number, folder in enumerate(folders)]
+
+
+Start = Callable[[str, ListOf[Declaration]], "ListOf[RayClient]"]
+"""A function that starts the shards of a run."""
+
+
+def connect(options: RemoteOptions, opened: ExitStack) -> Start:
+    """Connect to Ray, until `opened` is closed, and return a function that starts shards."""
+    session = RaySession(options.address)
+    opened.callback(session.close)
+    session.open()
+    from replaylab.distributed.replay.calls import start_shards  # imports Ray
+
+    return lambda run, declarations: start_shards(run, declarations, options.placement)
+
+
+def started(start: Start, run: str, declarations: ListOf[Declaration], opened: ExitStack) -> "ListOf[RayClient]":
+    """Start shards, which end with `opened`, and wait until they have begun.
+
+    Raises:
+        OverSizeError: Those on a node need more memory than it has.
+        StorageError: A shard ended, or its node does not see the folder for snapshots.
+    """
+    clients = start(run, declarations)
+    for client in clients:
+        opened.callback(client.kill)
+    begun = results(clients, "begin")
+    for node, memory, _ in begun:
+        needed = [nbytes for place, _, nbytes in begun if place == node]
+        if sum(needed) > memory:
+            raise OverSizeError(
+                f"{len(needed)} shards on node {node} need {sum(needed) / 2**20:,.1f} MiB together, but it has "
+                f'{memory / 2**20:,.1f} MiB; use a smaller capacity, store less in a step (next_obs="derived", '
+                'compressed or smaller fields), or add nodes and pass placement="spread"'
+            )
+    return clients
+
+
+def results(clients: "ListOf[RayClient]", method: str, *arguments: Any) -> list[Any]:
+    """Call a method of shards, and return the results.
+
+    Raises:
+        StorageError: A shard ended.
+    """
+    try:
+        return [pending.result() for pending in [client.call(method, *arguments) for client in clients]]
+    except ActorLost as error:
+        raise StorageError(f"a shard ended before all had begun: {str(error).partition(chr(10))[0]}") from error
 
 
 def _check_unneeded(batch_size: int | None, progress: float | None) -> None:

@@ -3,23 +3,21 @@
 import logging
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-import replaylab
-from replaylab.distributed.ray_session import check_version
 from replaylab.distributed.replay import snapshots
+from replaylab.distributed.replay.figures import ShardFigures
 from replaylab.distributed.replay.ids import Ids, own_ids
+from replaylab.distributed.replay.options import EPISODE, RemoteConfig
 from replaylab.episode_ends import ENDS
 from replaylab.errors import EmptyBufferError, ReplayError, StorageError
-from replaylab.files.atomic import writing
 from replaylab.machine import machine_memory
 from replaylab.replay import ReplayBuffer
 from replaylab.research import AntiPrioritized
@@ -29,9 +27,6 @@ log = logging.getLogger("replaylab.distributed")
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-
-EPISODE = "_episode"
-"""Field with each stored step's episode number, if transforms look at neighbors: a restore keeps episodes complete."""
 
 RUN = 1024
 """Independent steps that move to another shard together."""
@@ -54,8 +49,6 @@ class Tally(NamedTuple):
     total: float  # as in `SamplingTotals`, like the next two
     least: float
     rows: int
-    added: int  # steps stored in this epoch
-    drawn: int  # rows drawn in this epoch
     next_id: int  # the next step's own id
     first_id: int  # `next_id` when this epoch began: that of its snapshot
 
@@ -66,13 +59,9 @@ class Declaration:
 
     number: int
     epoch: int  # its first; each restart adds 1
-    options: Mapping[str, Any]  # of its `ReplayBuffer`
-    seed: int
-    keeps_episodes: bool  # if transforms look at neighbors: it then has an environment axis and the field `EPISODE`
-    hidden: tuple[str, ...]  # columns that batches do not show
+    config: RemoteConfig
     folder: str | None = None  # its snapshot
     saving: snapshots.Saving | None = None  # snapshots in the background
-    version: str = replaylab.__version__
 
 
 class Unroll(NamedTuple):
@@ -102,46 +91,38 @@ class Shard:
     buffer: ReplayBuffer
 
     def __init__(self, declaration: Declaration, restarts: int = 0, node: str | None = None) -> None:
-        self._declared, self._restarts = declaration, restarts
-        self._epoch, self._node = declaration.epoch + restarts, node or platform.node()
+        self._declared, self._restarts, self._config = declaration, restarts, declaration.config
+        self._number, self._epoch = declaration.number, declaration.epoch + restarts
+        self._node = node or platform.node()
+        self._serial = self._drawn = self._stale = 0
+        self._started, self._saves = time.monotonic(), Lock()
+        self._saving_error: str | None = None
+        self._shares: list[list[Ids]] = []
         if restarts:
             self.begin()
             self.keep_saving()
 
-    def survey(self, probe: str | None) -> tuple[str, int, int]:
-        """Return the node, its memory in bytes, and the bytes that the buffer will need.
+    def begin(self) -> tuple[str, int, int]:
+        """Create the buffer, empty or from a snapshot; return the node, its memory and that of the buffer in bytes.
 
         Raises:
-            StorageError: The folder for snapshots, in which `probe` is a file, is not visible or writable here.
+            StorageError: The folder for snapshots is another one here.
         """
-        check_version(self._declared.version)
-        if probe is not None:
-            folder = Path(probe).parent
-            if not Path(probe).exists():
-                raise StorageError(
-                    f"`snapshot` must name a folder that all nodes share, but node {self._node} does not have the "
-                    f"same {folder} as the learner; use a shared file system"
-                )
-            with writing(folder), NamedTemporaryFile(dir=folder):
-                pass
-        return self._node, machine_memory(), ReplayBuffer(**self._declared.options).nbytes
-
-    def begin(self) -> Tally:
-        """Create the buffer, empty or from a snapshot."""
-        declared = self._declared
-        self._started, self._serial, self._fed, self._stale = time.monotonic(), 0, 0, 0
-        self._added = self._drawn = 0
-        self._saving_error: str | None = None
-        self._saves = Lock()
-        self._shares: list[list[Ids]] = []
-        seed = np.random.SeedSequence((declared.seed, declared.number, self._epoch))
-        buffer = self._loaded() or ReplayBuffer(**declared.options, seed=seed)
+        saving = self._declared.saving
+        if saving is not None and not self._restarts and not saving.template.exists():
+            raise StorageError(
+                f"`snapshot` must name a folder that all nodes share, but node {self._node} does not have the same "
+                f"{saving.folder} as the learner; use a shared file system"
+            )
+        root = int(self._config.root.generate_state(1, np.uint64)[0])
+        seed = np.random.SeedSequence((root, self._number, self._epoch))
+        buffer = self._loaded() or ReplayBuffer(**self._config.shard_options(self._number), seed=seed)
         self._first_id = buffer.next_id
         envs = buffer.num_envs or 1
         self._last_unroll = np.full((2, envs), -1, np.int64)  # writer and number
         self._episodes = np.full(envs, 2 * buffer.next_id, np.int64)  # above all numbers before
         self.buffer = buffer
-        return self.tally()
+        return self._node, machine_memory(), buffer.nbytes
 
     def keep_saving(self) -> Tally:
         """Save it in the background from now on, if snapshots are declared."""
@@ -169,14 +150,13 @@ class Shard:
         for ids, values, td_errors in feedback:
             steps = own_ids(ids, self._epoch, buffer.next_id)
             num_stored = buffer.update_priorities(steps, **{"td_error" if td_errors else "priority": values})
-            self._fed += num_stored
             self._stale += int((ids >= 0).sum()) - num_stored
         try:
             batches = [dict(flatten(dict(buffer.sample(count)))) for count in counts if count]
         except EmptyBufferError:
             return None, self.tally()
         self._drawn += sum(counts)
-        names = [path for path in batches[0] if path not in self._declared.hidden] if batches else []
+        names = [path for path in batches[0] if path not in self._config.hidden] if batches else []
         if len(batches) == 1:
             return {path: batches[0][path] for path in names}, self.tally()
         return {path: np.concatenate([batch[path] for batch in batches]) for path in names}, self.tally()
@@ -187,15 +167,14 @@ class Shard:
         return np.where(steps >= 0, self.buffer.probabilities(steps), 0.0), self.tally()
 
     def tally(self) -> Tally:
-        """Return its figures."""
+        """Return its figures after a call."""
         buffer, totals = self.buffer, self.buffer.sampling_totals()
         assert totals is not None  # RemoteReplay has rejected other samplers
         self._serial += 1
-        counts = self._added, self._drawn, buffer.next_id, self._first_id
-        return Tally(self._epoch, self._serial, buffer.size, *totals, *counts)
+        return Tally(self._epoch, self._serial, buffer.size, *totals, buffer.next_id, self._first_id)
 
-    def figures(self) -> tuple[dict[str, Any], Tally]:
-        """Return figures since it was started, by the names of `ShardFigures`.
+    def figures(self) -> tuple[ShardFigures, Tally]:
+        """Return its figures, without lost steps.
 
         Raises:
             ActorLost: It has not begun.
@@ -203,20 +182,28 @@ class Shard:
         if not hasattr(self, "buffer"):
             raise ActorLost("the shard has not begun")
         tally, seconds = self.tally(), max(time.monotonic() - self._started, 1e-9)
-        counted = {
-            "node": self._node,
-            "adds_per_second": tally.added / seconds,
-            "draws_per_second": tally.drawn / seconds,
-            "feedback": self._fed,
-            "stale_feedback": self._stale,
-            "snapshot_error": self._saving_error,
-            "nbytes": self.buffer.nbytes,
-        }
-        return counted, tally
+        figures = ShardFigures(
+            number=self._number,
+            epoch=self._epoch,
+            live=True,
+            losses=self._restarts,
+            node=self._node,
+            size=tally.size,
+            total=tally.total,
+            added=tally.next_id - tally.first_id,
+            adds_per_second=(tally.next_id - tally.first_id) / seconds,
+            drawn=self._drawn,
+            draws_per_second=self._drawn / seconds,
+            stale_feedback=self._stale,
+            nbytes=self.buffer.nbytes,
+            snapshot_error=self._saving_error,
+        )
+        return figures, tally
 
-    def save(self, folder: str) -> Tally:
-        """Write a snapshot. A kill at any moment leaves the previous one or the new one, complete."""
-        self._save(folder)
+    def save(self, saving: snapshots.Saving) -> Tally:
+        """Write a snapshot; other threads may change the buffer. A kill leaves the previous one or the new one."""
+        with self._saves:
+            self.buffer.save(saving.folder_of(self._number))
         return self.tally()
 
     def export(self, part: int, parts: int, target: int, targets: int) -> tuple[dict[str, Any], list[int], Floats]:
@@ -236,14 +223,14 @@ class Shard:
         for length, end in zip(lengths, ends, strict=True):
             rows = {path: column[end - length : end] for path, column in columns.items()}
             ids.append(self._store(Unroll(-1, 0, 0, np.ones((length, 1), np.bool_), np.ones(1, np.bool_), rows)))
-        self._added, self._first_id = 0, self.buffer.next_id
+        self._first_id = self.buffer.next_id
         if ids and self.buffer.sampler.wants_feedback:
             self.buffer.update_priorities(np.concatenate(ids), priority=priorities)
 
     def _store(self, unroll: Unroll) -> Ids:
         """Store an unroll and return the ids of its steps, (n,)."""
         buffer, where, columns = self.buffer, unroll.where, unroll.columns
-        if self._declared.keeps_episodes:
+        if self._config.keeps_episodes:
             first, last = unroll.first_env, unroll.first_env + where.shape[1]
             mask = np.zeros((len(where), buffer.num_envs or 1), np.bool_)
             mask[:, first:last] = where
@@ -252,7 +239,6 @@ class Shard:
             ids = np.asarray(buffer.extend(where=mask, **unflatten(buffer.fields, iter(columns.values()))))[mask]
         else:
             ids = np.asarray(buffer.extend(**unflatten(buffer.fields, iter(columns.values()))))
-        self._added += len(ids)
         if unroll.td_error is not None:
             buffer.update_priorities(ids, unroll.td_error)
         return ids
@@ -276,16 +262,16 @@ class Shard:
 
     def _dealt_out(self, targets: int) -> list[list[Ids]]:
         """Return the ids that each of several shards is to take over: complete episodes or short runs, oldest first."""
-        (ids,), number = self.buffer.stored_ids(), self._declared.number
-        if not self._declared.keeps_episodes:
-            shares = [ids[(target + number) % targets :: targets] for target in range(targets)]
+        (ids,) = self.buffer.stored_ids()
+        if not self._config.keeps_episodes:
+            shares = [ids[(target + self._number) % targets :: targets] for target in range(targets)]
             return [np.array_split(share, len(share) // RUN + 1) for share in shares]
         numbers = self.buffer.columns[EPISODE][ids % self.buffer.capacity]
         order = np.argsort(numbers, kind="stable")
         runs = np.split(ids[order], np.flatnonzero(np.diff(numbers[order])) + 1)
         loads, taken = [0] * targets, list[list[Ids]]([[] for _ in range(targets)])
         for run in sorted((run for run in runs if len(run)), key=lambda run: int(run[0])):
-            target = min(range(targets), key=lambda t: (loads[t], (t - number) % targets))
+            target = min(range(targets), key=lambda t: (loads[t], (t - self._number) % targets))
             loads[target] += len(run)
             taken[target].append(run)
         return taken
@@ -303,36 +289,30 @@ class Shard:
 
         A restarted shard whose snapshot cannot be read starts empty.
         """
-        declared = self._declared
-        saved = declared.saving.folder_of(declared.number) if declared.saving and self._restarts else None
+        declared, options = self._declared, self._config.shard_options(self._number)
+        saved = declared.saving.folder_of(self._number) if declared.saving and self._restarts else None
         folders = [folder for folder in (saved, declared.folder) if folder and Path(folder, "manifest.json").exists()]
         if not folders:
             return None
-        parts = {name: declared.options[name] for name in ("sampler", "transforms")}
+        parts = {name: options[name] for name in ("sampler", "transforms")}
         try:
             return ReplayBuffer.load(folders[0], continue_episodes=False, **parts)
         except (ReplayError, OSError) as error:
             if not self._restarts:
                 raise
-            log.warning("shard %d starts empty, since its snapshot cannot be read: %s", declared.number, error)
+            log.warning("shard %d starts empty, since its snapshot cannot be read: %s", self._number, error)
             return None
 
-    def _save(self, folder: str) -> None:
-        """Write a snapshot; other threads may change the buffer meanwhile."""
-        with self._saves:
-            self.buffer.save(folder)
-
     def _save_in_background(self, saving: snapshots.Saving) -> None:
-        number = self._declared.number
-        time.sleep(saving.period * (number + 1) / saving.about["shards"])  # not all shards at once
+        time.sleep(saving.period * (self._number + 1) / saving.about["shards"])  # not all shards at once
         while True:
             try:
-                self._save(saving.folder_of(number))
+                self.save(saving)
                 snapshots.seal_if_complete(saving)
                 self._saving_error = None
             except (ReplayError, OSError) as error:
                 self._saving_error = str(error)
-                log.warning("shard %d could not be saved: %s", number, error)
+                log.warning("shard %d could not be saved: %s", self._number, error)
             time.sleep(saving.period)
 
 

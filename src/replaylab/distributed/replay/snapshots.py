@@ -13,12 +13,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from replaylab.arguments import POSITIVE, InvalidArgument, check, instance, place, whole
+from replaylab.arguments import POSITIVE, InvalidArgument, check, place, whole
 from replaylab.errors import SnapshotError
 from replaylab.files.atomic import writing
 from replaylab.files.bundle import COUNT, Bundle, Schema
 
-TEMPLATE = "template"
 RUN = re.compile(r"run-[0-9a-f]{32}")
 
 
@@ -34,12 +33,7 @@ SCHEMA = Schema(
     format="replaylab-remote-replay",
     version=3,
     manifest="replay.json",
-    members={
-        **dict.fromkeys(("capacity", "min_size", "epoch"), COUNT),
-        "shards": whole(1),
-        "count_replays": instance(bool, "true or false"),
-        "run": _run_name,
-    },
+    members={"capacity": COUNT, "min_size": COUNT, "epoch": COUNT, "shards": whole(1), "run": _run_name},
 )
 
 
@@ -85,7 +79,7 @@ class Saving:
     @property
     def template(self) -> Path:
         """The folder of the empty buffer."""
-        return Path(self.folder, self.about["run"], TEMPLATE)
+        return Path(self.folder, self.about["run"], "template")
 
     @property
     def complete(self) -> bool:
@@ -96,8 +90,7 @@ class Saving:
 
 def seal(saving: Saving) -> None:
     """Write the manifest of the shards' snapshots, and remove the snapshots of other replays."""
-    with Bundle(saving.folder, SCHEMA).replacing() as draft:
-        draft.describe(**saving.about)
+    claim(saving, saving.about["epoch"])
     with writing(saving.folder):
         for other in saving.folder.iterdir():
             if RUN.fullmatch(other.name) and other.name != saving.about["run"]:
@@ -127,6 +120,6 @@ def read(folder: Path) -> Saving:
 
 
 def claim(saving: Saving, epoch: int) -> None:
-    """Write to the manifest that ids up to this epoch may exist: the next replay that is loaded starts above."""
+    """Write the manifest: ids up to this epoch may exist, and the next replay that is loaded starts above."""
     with Bundle(saving.folder, SCHEMA).replacing() as draft:
         draft.describe(**{**saving.about, "epoch": epoch})

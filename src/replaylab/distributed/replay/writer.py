@@ -4,7 +4,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from replaylab.distributed.replay.shard import ActorLost, Unroll
 from replaylab.errors import ConfigError, StorageError
 from replaylab.replay import Field, FrameStack, ReplayBuffer
 from replaylab.trees import flatten, map_leaves
+
+if TYPE_CHECKING:
+    from replaylab.distributed.replay.calls import RayClient, RayPending
 
 LINGER = 0.005
 """Seconds that steps wait for others while more are added."""
@@ -32,27 +35,11 @@ POLL = 0.005
 CLOSED = "the shards of this replay have ended; create it again, or load a snapshot"
 
 
-class Pending(Protocol):
-    """The answer to a call: `ready` tells whether `result` would return at once; that raises `ActorLost`."""
-
-    def ready(self) -> bool: ...  # noqa: D102 - see above
-
-    def result(self) -> Any: ...  # noqa: D102
-
-
-class Client(Protocol):
-    """Calls the methods of a `Shard` in another process."""
-
-    def call(self, method: str, *arguments: Any) -> Pending: ...  # noqa: D102
-
-    def kill(self) -> None: ...  # noqa: D102
-
-
 class Sent(NamedTuple):
     """An unroll that is not acknowledged: its shard, its answer, and where the ids of its steps go."""
 
     shard: int
-    pending: Pending
+    pending: "RayPending"
     ids: Ids
     where: npt.NDArray[np.bool_]
 
@@ -72,7 +59,9 @@ class RemoteWriter:
         lost_steps: Steps lost so far with a shard, before they were stored.
     """
 
-    def __init__(self, clients: Sequence[Client], config: RemoteConfig, envs: Ids, window: int, unroll: int) -> None:
+    def __init__(
+        self, clients: Sequence["RayClient"], config: RemoteConfig, envs: Ids, window: int, unroll: int
+    ) -> None:
         self._arguments = (clients, config, envs, window, unroll)
         self._clients, self._config, self._envs, self._window = clients, config, envs, window
         fields = map_leaves(lambda field: Field(field.shape, field.dtype), config.declared["fields"])
@@ -197,21 +186,23 @@ class RemoteWriter:
                 continue
             shard = self._turn % len(self._clients) if home is None else home
             self._turn, self._numbers[k] = self._turn + 1, self._numbers[k] + 1
-            first = 0 if home is None else int(self._envs[lane.start]) - self._config.first_env(home)
-            columns = dict(flatten(self._stage.get(ids[:, lane][where])))
-            error = None if errors is None else errors[:, lane][where]
-            unroll = Unroll(*(self._name, self._numbers[k], first, where, self._begins[lane].copy(), columns, error))
+            unroll = Unroll(
+                writer=self._name,
+                number=self._numbers[k],
+                first_env=0 if home is None else int(self._envs[lane.start]) - self._config.first_env(home),
+                where=where,
+                begins=self._begins[lane].copy(),
+                columns=dict(flatten(self._stage.get(ids[:, lane][where]))),
+                td_error=None if errors is None else errors[:, lane][where],
+            )
             self._begins[lane] &= ~where.any(axis=0)
-            self._send_unroll(shard, unroll, out[:, lane])
+            while len(self._sent) >= self._window:
+                self._await_oldest()
+            try:
+                self._sent.append(Sent(shard, self._clients[shard].call("add", unroll), out[:, lane], where))
+            except ActorLost as reason:
+                self._lose(shard, int(where.sum()), reason)
         return out
-
-    def _send_unroll(self, shard: int, unroll: Unroll, ids: Ids) -> None:
-        while len(self._sent) >= self._window:
-            self._await_oldest()
-        try:
-            self._sent.append(Sent(shard, self._clients[shard].call("add", unroll), ids, unroll.where))
-        except ActorLost as reason:
-            self._lose(shard, int(unroll.where.sum()), reason)
 
     def _await_oldest(self) -> None:
         shard, pending, out, where = self._sent.popleft()

@@ -13,13 +13,10 @@ from typing import Any
 import replaylab
 from replaylab.arguments import POSITIVE, optional, takes, text, whole
 from replaylab.distributed.own_code import digest_of, modules_named, packed
-from replaylab.distributed.ray_session import HeadWatch, RaySession, check_installed, lacking, ray_share
+from replaylab.distributed.ray_session import HeadWatch, RaySession, lacking, ray_share
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task, TrainTask
 from replaylab.study.results import provenance
-
-_SECONDS_TO_WAIT = 1.0
-"""Seconds that `RayExecutor.wait` waits at most, so that Ctrl-C is heard."""
 
 _SECONDS_BETWEEN_COUNTS = 1.0
 """Seconds for which a count of the cluster's cores is used."""
@@ -32,9 +29,20 @@ def _cores(value: Any) -> float:
 class RayExecutor:
     """Performs each task as a task of Ray, which places it where cores are free.
 
-    Results come back as bytes, and progress as it is made. What a dead worker or node had at work is begun again, up to
-    three times; what raises, or ends its own process, is not. Nothing is connected before the first task, nor after
-    `close`.
+    If a worker or a node dies, its tasks are retried up to three times; those that raise, or end their own process, are
+    not. It connects at the first task, until `close`.
+
+    Args:
+        address: ``"host:port"`` of a Ray cluster, or ``"auto"`` for the one that runs on this machine; None: the one
+            that this process is connected to, or else a new Ray on this machine, which ends with `close`.
+        workers: Number of tasks at once. None: as many as the nodes have cores and GPUs for at the time. If there are
+            more, they wait within Ray, and a cluster with autoscaling adds nodes.
+        cores: Cores that Ray reserves for each task: a part of one, or whole ones. A task always trains in one thread.
+        gpus: GPUs that Ray reserves for each task, likewise; without any, a task sees none.
+
+    Raises:
+        ConfigError: The address is invalid, or a number is out of its range.
+        MissingExtraError: Ray is not installed.
 
     Example:
         >>> RayExecutor(workers=4)
@@ -45,32 +53,13 @@ class RayExecutor:
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, cores: float = 1.0, gpus: float = 0.0
     ) -> None:
-        """Start nothing yet.
-
-        Args:
-            address: ``"host:port"`` of a Ray cluster, or ``"auto"`` for the one that runs on this machine; None: the
-                one that this process is connected to, or else its own Ray on this machine, which ends with
-                `close`.
-            workers: how many tasks at once; by default as many as the nodes have cores (and GPUs) for at the time.
-                More than that wait within Ray, which tells a cluster that grows by itself how much is asked for.
-            cores: that Ray reserves for each task: a part of one, or whole ones. A task trains in one thread whatever
-                this is, so that its numbers are the same everywhere.
-            gpus: that Ray reserves for each task, likewise; without any, a task sees none.
-
-        Raises:
-            ConfigError: The address is invalid, or a number is out of its range.
-            MissingExtraError: Ray is not installed.
-        """
-        check_installed()
         self._options_text = f"address={address!r}, workers={workers}, cores={cores}, gpus={gpus}"
         self._address, self._workers, self._cores, self._gpus = address, workers, cores, gpus
         tasks = workers or max(1, int(provenance.cores() / cores))
         self._session = RaySession(address, cores=math.ceil(tasks * cores))
-        self._tickets = count()
-        self._running: dict[Any, int] = {}
+        self._tickets, self._running, self._shipments = count(), dict[Any, int](), dict[frozenset[str], Any]()
         self._perform: Any = None
-        self._counted = (-math.inf, 0)
-        self._shipments: dict[frozenset[str], Any] = {}
+        self._counted = -math.inf, 0  # when the cluster's cores were counted, and the result
 
     def __repr__(self) -> str:
         return f"RayExecutor({self._options_text})"
@@ -88,15 +77,13 @@ class RayExecutor:
         """Number of tasks at once.
 
         Raises:
-            ConfigError: there is no such cluster, or no node of it is large enough for one task.
+            ConfigError: There is no such cluster, or no node of it is large enough for one task.
         """
         if self._workers is not None:
             return self._workers
-        when, slots = self._counted
-        if time.monotonic() - when > _SECONDS_BETWEEN_COUNTS:
-            slots = self._count()
-            self._counted = (time.monotonic(), slots)
-        return slots
+        if time.monotonic() - self._counted[0] > _SECONDS_BETWEEN_COUNTS:
+            self._counted = time.monotonic(), self._count()
+        return self._counted[1]
 
     def submit(self, task: Task) -> int:
         """Hand a task to Ray."""
@@ -109,33 +96,31 @@ class RayExecutor:
         return ticket
 
     def wait(self, handle: Handler) -> None:
-        """Wait a moment for what a task tells, or for its end.
+        """Wait up to a second for events.
 
         Raises:
-            ConfigError: a node of the cluster lacks replaylab, or has another version of it.
-            StorageError: the head node of the cluster is dead.
+            ConfigError: A node of the cluster lacks replaylab, or has another version of it.
+            StorageError: The head node of the cluster is dead.
         """
         import ray
 
         HeadWatch.check()
-        ready, _ = ray.wait(list(self._running), timeout=_SECONDS_TO_WAIT)
+        ready, _ = ray.wait(list(self._running), timeout=1.0)  # no longer, so that Ctrl-C is heard
         for stream in ready:
-            event = _next_event(stream)
-            ticket = self._running[stream]
+            event, ticket = _next_event(stream), self._running[stream]
             if not isinstance(event, Progress):
                 del self._running[stream]
             handle(ticket, event)
 
     def close(self) -> None:
-        """Give up the tasks in flight; disconnect, and stop a Ray started here."""
-        running, self._running = list(self._running), {}
-        self._shipments, self._perform, self._counted = {}, None, (-math.inf, 0)
+        """Cancel the tasks in flight; disconnect, and stop a Ray started here."""
         if not self._session.owned:
             import ray
 
-            for stream in running:
+            for stream in self._running:
                 with contextlib.suppress(ray.exceptions.RayError, ValueError, TypeError):
                     ray.cancel(stream, force=True)
+        self._running, self._shipments, self._perform, self._counted = {}, {}, None, (-math.inf, 0)
         self._session.close()
 
     def _connect(self) -> None:
@@ -158,17 +143,16 @@ class RayExecutor:
         self._connect()
         HeadWatch.wait()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        slots = 0
-        for node in nodes:
-            gpus = node.get("GPU", 0.0) / self._gpus if self._gpus else math.inf
-            slots += int(min(node.get("CPU", 0.0) / self._cores, gpus) + 1e-9)
+        room = [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
+        slots = sum(
+            int(min(cores / self._cores, gpus / self._gpus if self._gpus else math.inf) + 1e-9) for cores, gpus in room
+        )
         if slots == 0 and any("CPU" in node for node in nodes):
-            required = f"{self._cores:g} cores" + (f" and {self._gpus:g} GPUs" if self._gpus else "")
-            most = f"{max(node.get('CPU', 0.0) for node in nodes):g} cores"
-            most += f" and {max(node.get('GPU', 0.0) for node in nodes):g} GPUs" if self._gpus else ""
+            most = [max(counts) for counts in zip(*room, strict=True)]
             raise ConfigError(
-                f"A node of the Ray cluster must have {required}, which each chunk is to get, but none has more "
-                f"than {most}; ask for less, or give `workers` where nodes are yet to join"
+                f"A node of the Ray cluster must have {self._cores:g} cores and {self._gpus:g} GPUs for each chunk, "
+                f"but none has more than {most[0]:g} cores and {most[1]:g} GPUs; ask for less, or give `workers` if "
+                "nodes will join"
             )
         return slots
 
@@ -209,12 +193,4 @@ def _next_event(stream: Any) -> Event:
         raise ConfigError(reason) from error
     except exceptions.RayError as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        return Lost(f"{_WHAT.get(type(error).__name__, 'Ray lost the task')} ({reason})", retriable=True)
-
-
-_WHAT = {
-    "WorkerCrashedError": "The Ray worker was killed or crashed",
-    "NodeDiedError": "The node of the Ray worker died",
-    "LocalRayletDiedError": "The node of the Ray worker died",
-    "OutOfMemoryError": "The node of the Ray worker ran out of memory",
-}
+        return Lost(f"Ray lost the task ({type(error).__name__}: {reason})", retriable=True)

@@ -1,7 +1,7 @@
-"""Tasks of a study on a Ray worker, each handed to a worker process of a single machine's executor.
+"""Tasks of a study on a Ray worker, each in a worker process as on one machine.
 
-That process is the same as on one machine: a fresh interpreter with one thread, without Ray in it, which ends when the
-Ray worker does. So the rows are the same, and a task that ends its process is not taken for a lost machine.
+That process is a fresh interpreter with one thread, without Ray, and ends with the Ray worker. So the rows are the
+same, and a task that ends its process does not count as a lost machine.
 """
 
 from __future__ import annotations
@@ -26,20 +26,16 @@ from replaylab.study.execution.local.worker_process import WorkerProcess
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM) if hasattr(signal, "SIGKILL") else ()
 """Exit codes of a process that was killed: by the kernel if memory runs short, a scheduler, or a person."""
 
-_SECONDS_BETWEEN_LOOKS = 0.5
-"""Seconds after which a waiting worker checks again whether its task was cancelled."""
-
 _SECONDS_BETWEEN_REPORTS = 1.0
 """Seconds between two reports of progress: each wakes several of Ray's processes, for which training waits."""
 
 
 @dataclass(frozen=True)
 class Shipment:
-    """Code that travels with a task: where it lies in Ray's store, and what it is known by."""
+    """The user's own modules that a task needs."""
 
     digest: str
-    content: tuple[Any, ...]
-    """The `ray.ObjectRef` of the bytes; in a tuple, so that Ray fetches it where it is asked for, and only there."""
+    content: tuple[Any, ...]  # the `ray.ObjectRef` of the bytes; in a tuple, so that Ray fetches it only on request
 
 
 class _Process:
@@ -54,13 +50,19 @@ class _Process:
 
     @classmethod
     def of(cls, code: Shipment | None) -> _Process:
-        """Return the process that is there, where it has this code and these GPUs; otherwise a new one."""
+        """Return the current process if it has this code and these GPUs, otherwise a new one."""
+        import ray
+
         _hide_unassigned_gpus()
         key = (code and code.digest, os.environ.get("CUDA_VISIBLE_DEVICES"))
         if cls.current is None or cls.current.key != key or not cls.current.worker.alive:
             cls.end()
             os.environ.pop("PYTHONBREAKPOINT", None)  # Ray's own debugger, which the process could not reach
-            cls.current = cls(key, [*_shipped(code), *_path()])
+            library = str(Path(ray.__file__).parent)
+            path = [place for place in sys.path if place and not place.startswith(library)]
+            if code is not None:
+                path.insert(0, str(unpacked(code.digest, lambda: ray.get(code.content[0]))))
+            cls.current = cls(key, path)
         return cls.current
 
     @classmethod
@@ -75,15 +77,15 @@ atexit.register(_Process.end)
 
 
 def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Event]:
-    """Yield what happens to a task, its end last.
+    """Yield the events of a task, its end last.
 
     Args:
-        task: what to do.
-        code: the user's own modules that it needs, if any.
-        version: of replaylab, where the study is run.
+        task: The task.
+        code: The user's own modules that it needs, if any.
+        version: The version of replaylab of the process that runs the study.
 
     Raises:
-        ConfigError: this machine has another version of replaylab.
+        ConfigError: This machine has another version.
     """
     check_version(version)
     process = _Process.of(code)
@@ -92,7 +94,7 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
     try:
         while not ended:
             try:
-                event = process.events.get(timeout=_SECONDS_BETWEEN_LOOKS)
+                event = process.events.get(timeout=0.5)  # then it may have been cancelled
             except queue.Empty:
                 continue
             ended = not isinstance(event, Progress)
@@ -110,24 +112,8 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
 
 
 def _hide_unassigned_gpus() -> None:
-    """Let a task that no GPU was asked for see none; Ray lets it see all."""
+    """Hide all GPUs from a task for which none are reserved; Ray shows it all."""
     import ray
 
     if not ray.get_runtime_context().get_accelerator_ids().get("GPU"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-
-
-def _shipped(code: Shipment | None) -> list[str]:
-    if code is None:
-        return []
-    import ray
-
-    return [str(unpacked(code.digest, lambda: ray.get(code.content[0])))]
-
-
-def _path() -> list[str]:
-    """Return where this interpreter looks for modules, except for Ray's own places."""
-    import ray
-
-    library = str(Path(ray.__file__).parent)
-    return [path for path in sys.path if path and not path.startswith(library)]

@@ -102,7 +102,7 @@ class Actor:
         self._writer.extend(where=stored, **columns)
         self._writer.flush()
         lost = self._writer.lost_steps - lost
-        return Report(int(stored.sum()) - lost, lost, [end[0] for end in ends], [end[1] for end in ends])
+        return Report(int(stored.sum()) - lost, lost, *map(tuple, zip(*ends, strict=True)))
 
     def _step(self, ends: list[tuple[float, float]]) -> tuple[EnvStep, npt.NDArray[np.bool_]]:
         """Take one time step; return it, and which environments took it and did not only reset, bool (E,)."""

@@ -1,15 +1,13 @@
 """Evaluations in a separate process, while training continues."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.distributed.replay.shard import ActorLost
 from replaylab.distributed.training.actor import on_cpu
-from replaylab.errors import StorageError
 from replaylab.learners.api.hooks import TrainingRun
 from replaylab.learners.api.protocols import Learner, PublishedAgents, State
 from replaylab.learners.training.configuration import TrainingConfig
@@ -44,35 +42,3 @@ class Evaluator(HookedRun):
         with self.clock.at(due):
             self.hooks.evaluations.evaluate(cast("TrainingRun", self))
         return self._values
-
-
-class Evaluations:
-    """The learner's evaluations: an evaluator performs them one after the other.
-
-    Args:
-        evaluator: Client of a process with an `Evaluator`, which restarts if it dies; None without evaluations.
-        waiting: Evaluations without results.
-    """
-
-    def __init__(self, evaluator: Any, waiting: Waiting) -> None:
-        self.waiting, self._evaluator = waiting, evaluator
-        self._answer: Any = None
-
-    def results(self, *, wait: bool = False) -> Iterator[tuple[int, Values]]:
-        """Yield steps and metrics of the evaluations that are complete, or, if `wait`, of all.
-
-        Raises:
-            StorageError: The evaluator died too often.
-        """
-        while self.waiting:
-            self._answer = self._answer or self._evaluator.call("evaluate", *self.waiting[0])
-            if not wait and not self._answer.ready():
-                return
-            try:
-                values = self._answer.result()
-            except ActorLost as error:
-                raise StorageError(
-                    f"the evaluator died too often: {error}; continue from the last checkpoint"
-                ) from error
-            self._answer = None
-            yield self.waiting.popleft()[0], values

@@ -1,12 +1,12 @@
 """The hub: the one process that the actors and the learner both talk to."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, NamedTuple
 
 from replaylab.learners.api.protocols import State
 
+HUB = "training"  # name of its process within the run
 PAUSE = 0.01  # seconds between two calls of actors that wait, all of them together
 SILENCE = 60.0  # seconds after which an actor that has not called counts as silent
 BYTES = 2**28  # bytes of weights that all actors together get in a second, at most
@@ -17,8 +17,8 @@ class Report(NamedTuple):
 
     steps: int = 0
     lost: int = 0
-    returns: Sequence[float] = ()
-    lengths: Sequence[float] = ()
+    returns: tuple[float, ...] = ()
+    lengths: tuple[float, ...] = ()
 
 
 class Grant(NamedTuple):
@@ -64,8 +64,7 @@ class Hub:
         self._allowed, self._is_end, self._progress, self._version = 0, False, 0.0, -1
         self._weights: State | None = None
         self._weights_period = 0.0
-        self._reports = list[Report]()
-        self._figures: dict[str, Any] = {}
+        self._report, self._figures = Report(), dict[str, Any]()
         self._waited, self._begun_at = 0.0, monotonic()
 
     def exchange(self, number: int, life: int, report: Report, version: int, wanted: int) -> Grant | None:
@@ -88,7 +87,13 @@ class Hub:
             slot.life = life
         self._stored += report.steps
         self._lost += report.lost
-        self._reports.append(report)
+        before = self._report
+        self._report = Report(
+            before.steps + report.steps,
+            before.lost + report.lost,
+            before.returns + report.returns,
+            before.lengths + report.lengths,
+        )
         slot.granted, slot.version, slot.heard_at = 0, version, monotonic()
         room = self._allowed - self._stored - self._granted
         if self._version < 0 or room <= 0 or (room < wanted * self._envs and not self._is_end):
@@ -126,9 +131,8 @@ class Hub:
         silent = self._silent
         for i in silent:
             self._slots[i].granted = 0
-        new, self._reports = self._reports, []
-        returns, lengths = [x for report in new for x in report.returns], [x for report in new for x in report.lengths]
-        return Report(sum(report.steps for report in new), sum(report.lost for report in new), returns, lengths), silent
+        report, self._report = self._report, Report()
+        return report, silent
 
     def read(self) -> dict[str, Any]:
         """Return the learner's last figures, with those of the actors; empty before the first."""

@@ -1,48 +1,15 @@
 """Processes of a training as Ray actors: the one module of training that imports Ray."""
 
-import os
-import pickle
-import sys
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-import replaylab
-from replaylab.distributed.own_code import digest_of, unpacked
-from replaylab.distributed.ray_session import check_version
-from replaylab.distributed.replay.calls import ActorBase, RayClient, node_id, restarts, start
+from replaylab.distributed.replay.calls import RayClient, start
 
 MOST_RESTARTS = 20
 """Restarts of one process in a training, at most: after that the training ends."""
-
-
-class Part(ActorBase):
-    """A Ray actor that has the methods of an object, which its first call creates: errors come out of that call.
-
-    Args:
-        code: The user's own modules, packed; b"" without any.
-        make: A pickled function that creates the object, from the number of restarts; it may need these modules.
-        version: The learner's version of replaylab.
-    """
-
-    def __init__(self, code: bytes, make: bytes, version: str) -> None:
-        self._code, self._make, self._version = code, make, version
-
-    @cached_property
-    def _object(self) -> Any:
-        check_version(self._version)
-        os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
-        if self._code:
-            sys.path.insert(0, str(unpacked(digest_of(self._code), lambda: self._code)))
-        return pickle.loads(self._make)(restarts())
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._object, name)
 
 
 class Launcher:
@@ -70,9 +37,9 @@ class Launcher:
         if anywhere:
             options |= {"num_cpus": self._cores, "scheduling_strategy": "SPREAD"}
         else:
-            options |= {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id(), soft=False)}
-        pickled = ray.cloudpickle.dumps(make)  # type: ignore[no-untyped-call]
-        self._started.append(start(Part, f"{self._run}/{name}", self._code, pickled, replaylab.__version__, **options))
+            here = str(ray.get_runtime_context().get_node_id())
+            options |= {"scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False)}
+        self._started.append(start(f"{self._run}/{name}", make, self._code, **options))
         return self._started[-1]
 
     def stop(self) -> None:

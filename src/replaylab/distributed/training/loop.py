@@ -1,5 +1,6 @@
 """The loop of the learner: learn, publish weights, evaluate, save. Actors run beside it. It does not import Ray."""
 
+import logging
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,18 +10,23 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, cast
 
+from replaylab.distributed.ray_session import HeadWatch
 from replaylab.distributed.replay import RemoteOptions, RemoteReplay, Snapshots
+from replaylab.distributed.replay.shard import ActorLost
 from replaylab.distributed.training import checkpoint
 from replaylab.distributed.training.actor import Actor
-from replaylab.distributed.training.actor_pool import ActorPool
-from replaylab.distributed.training.evaluator import Evaluations, Evaluator, Waiting
+from replaylab.distributed.training.evaluator import Evaluator, Waiting
+from replaylab.distributed.training.hub import HUB, SILENCE, Hub, Report
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.options import Actors, Shards
+from replaylab.errors import StorageError
 from replaylab.learners import Checkpoints, Metrics, Stream
 from replaylab.learners.api.one_replica import OneReplica
 from replaylab.learners.api.random_streams import sequence
 from replaylab.learners.training.factories import make_replay_buffer
 from replaylab.replay import Replay, Uniform
+
+log = logging.getLogger("replaylab.distributed")
 
 PERIOD = 0.02  # seconds between two exchanges of the learner with the hub
 CHECK_PERIOD = 0.2  # seconds between two checks for errors of actors and complete evaluations
@@ -46,7 +52,7 @@ def perform(
         resume: Folder of the run to continue; None: a new one.
         launch: Returns a `Launcher`, from the name of the replay's run.
     """
-    first_life, envs, waiting = 0, actors.envs, Waiting()
+    first_life, waiting = 0, Waiting()
     if resume is None:
         checkpoint.discard(checkpoints)
         create = _replay_of(run, actors.environments)
@@ -58,35 +64,22 @@ def perform(
     if checkpoints is not None and checkpoints.every is not None:
         snapshot = Snapshots(checkpoints.folder.resolve() / checkpoint.REPLAY, shards.snapshot_period)
     options = RemoteOptions(placement=shards.placement, snapshot=snapshot)
-    configuration, learner, (seed,) = run.configuration, run.learner, run.seeds
-    sampling = sequence(seed, Stream.SAMPLING, run.clock.steps)
-    replay = create(shards=shards.count, seed=sampling, options=options)
-
-    def make(number: int, hub: Any) -> Callable[[int], Actor]:
-        writer = replay.writer(range(number * envs, (number + 1) * envs))
-        return lambda life: Actor(number, first_life + life, actors, configuration, learner, seed, writer, hub)
-
+    sampling = sequence(run.seeds[0], Stream.SAMPLING, run.clock.steps)
+    every = run.configuration.eval_every, None if checkpoints is None else checkpoints.every
     with ExitStack() as running:
-        running.callback(replay.close)
+        replay = running.enter_context(create(shards=shards.count, seed=sampling, options=options))
         launcher = launch(replay.run)
         running.callback(launcher.stop)
-        pool = ActorPool(launcher, make, actors.count, envs, run.clock.steps)
-        evaluator = None
-        if configuration.eval_every is not None:
-            evaluator = launcher.start("evaluator", lambda _: Evaluator(configuration, learner, seed))
-        evaluations = Evaluations(evaluator, waiting)
         run.replay = cast("Replay", OneReplica(cast("Replay", replay)))
+        learning = Learning(run, actors, replay, launcher, first_life, waiting)
         run.hooks.emit("on_begin", run)
-        learning = Learning(run, pool, evaluations, replay)
-        periods = configuration.eval_every, checkpoints and checkpoints.every
         while run.until < run.clock.total:
-            stops = [(run.until // every + 1) * every for every in periods if every]
-            run.until = min([run.clock.total, *stops])
+            run.until = min([run.clock.total, *((run.until // period + 1) * period for period in every if period)])
             learning.advance()
-            if _is_due(run, configuration.eval_every):
-                evaluations.waiting.append((run.until, run.weights()))
-            if checkpoints is not None and _is_due(run, checkpoints.every):
-                checkpoint.save(checkpoints.folder.resolve(), run, replay, evaluations.waiting)
+            if _is_due(run, every[0]):
+                waiting.append((run.until, run.weights()))
+            if checkpoints is not None and _is_due(run, every[1]):
+                checkpoint.save(checkpoints.folder.resolve(), run, replay, waiting)
         learning.report_evaluations(wait=True)
         run.hooks.emit("on_end", run, run.clock.over)
         if checkpoints is not None:
@@ -95,10 +88,40 @@ def perform(
 
 
 class Learning:
-    """The learner's work between two evaluations or checkpoints."""
+    """The learner's work between two evaluations or checkpoints, and its calls of hub, actors and evaluator.
 
-    def __init__(self, run: LearnerRun, pool: ActorPool, evaluations: Evaluations, replay: RemoteReplay) -> None:
-        self._run, self._pool, self._evaluations, self._replay = run, pool, evaluations, replay
+    Actors and evaluator restart if they die. With each restart an actor has another life.
+
+    Args:
+        run: The learner.
+        actors: Options of the actors.
+        replay: The replay, for its writers and its figures.
+        launcher: Starts processes; see `Launcher`.
+        first_life: The first life of each actor.
+        waiting: Evaluations without results.
+    """
+
+    def __init__(
+        self, run: LearnerRun, actors: Actors, replay: RemoteReplay, launcher: Any, first_life: int, waiting: Waiting
+    ) -> None:
+        self._run, self._replay, self._waiting = run, replay, waiting
+        configuration, learner, seed, stored = run.configuration, run.learner, run.seeds[0], run.clock.steps
+        hub: Any = launcher.start(HUB, lambda _: Hub(actors.count, actors.envs, stored), has_state=True)
+
+        def actor(number: int) -> Callable[[int], Actor]:
+            writer = replay.writer(range(number * actors.envs, (number + 1) * actors.envs))
+            return lambda life: Actor(number, first_life + life, actors, configuration, learner, seed, writer, hub)
+
+        self._hub, self._silent = hub, set[int]()
+        self._acting = [
+            launcher.start(f"actor-{number}", actor(number), anywhere=True).call("run")
+            for number in range(actors.count)
+        ]
+        self._evaluator: Any = None
+        self._published: Any = None  # answers of the hub and of the evaluator, if awaited
+        self._evaluated: Any = None
+        if configuration.eval_every is not None:
+            self._evaluator = launcher.start("evaluator", lambda _: Evaluator(configuration, learner, seed))
         self._version, self._waited = -1, 0.0
         self._exchange_at = self._publish_at = self._check_at = 0.0
         self._figures_at, self._counted = monotonic(), (run.clock.steps, run.agents.updates, 0.0)
@@ -118,30 +141,70 @@ class Learning:
                 self._exchange(now)
 
     def report_evaluations(self, *, wait: bool = False) -> None:
-        """Record the results of complete evaluations, or, if `wait`, of all."""
-        for due, values in self._evaluations.results(wait=wait):
-            with self._run.clock.at(due):
+        """Record the results of evaluations, one after the other: of those that are complete, or, if `wait`, of all.
+
+        Raises:
+            StorageError: The evaluator died too often.
+        """
+        while self._waiting:
+            self._evaluated = self._evaluated or self._evaluator.call("evaluate", *self._waiting[0])
+            if not wait and not self._evaluated.ready():
+                return
+            values = _answer(self._evaluated, "the evaluator died too often")
+            self._evaluated = None
+            with self._run.clock.at(self._waiting.popleft()[0]):
                 self._run.recorder.report(self._run.clock, values)
 
     def _exchange(self, now: float) -> None:
-        """Send news to the hub, and take those of the actors."""
+        """Send news to the hub, and take those of the actors, unless the hub has not answered the last call.
+
+        Raises:
+            StorageError: The hub is dead.
+        """
         run, weights, figures = self._run, None, dict[str, Any]()
         if now >= self._check_at:
             self._check_at = now + CHECK_PERIOD
-            self._pool.check()
+            self._check_actors()
             self.report_evaluations()
-        if not self._pool.is_ready:
-            return
+        if self._published is not None:
+            if not self._published.ready():
+                return
+            self._take(*_answer(self._published, "the hub died"))
         began = monotonic()
         if run.agents.updates != self._version and now >= self._publish_at:
             self._version, weights = run.agents.updates, run.weights()
         if now >= self._figures_at + FIGURES_PERIOD:
             figures = self._figures(now)
         is_end = run.allowed == run.clock.total
-        report = self._pool.publish(self._version, weights, run.progress, run.allowed, is_end, figures)
+        self._published = self._hub.call("publish", self._version, weights, run.progress, run.allowed, is_end, figures)
         if weights is not None:
             self._publish_at = now + (monotonic() - began) / PUBLISHING
-        run.take(report.steps, report.returns, report.lengths)
+
+    def _take(self, report: Report, silent: list[int]) -> None:
+        """Take the actors' report, and log what went wrong."""
+        for number in {*silent} - self._silent:
+            log.warning(
+                "actor %d has not called for %.0f s, and training continues without it: no node has the cores that it "
+                "reserves (see ray status), or its environment is slow to create or to step, or hangs",
+                *(number, SILENCE),
+            )
+        if report.lost:
+            log.warning("%d steps were lost with actors or shards, which restart", report.lost)
+        self._silent = {*silent}
+        self._run.take(report.steps, report.returns, report.lengths)
+
+    def _check_actors(self) -> None:
+        """Raise the error that ended an actor, for example of its environment.
+
+        Raises:
+            StorageError: An actor died too often, or the cluster's head node is dead.
+        """
+        HeadWatch.check()
+        for number, acting in enumerate(self._acting):
+            if acting.ready():
+                _answer(self._hub.call("read"), "the hub died")  # actors end with it
+                advice = "check the memory of its node, and whether the environment ends its process, then "
+                _answer(acting, f"actor {number} died too often", advice)
 
     def _figures(self, now: float) -> dict[str, Any]:
         """Return the figures of the training for `cluster_status`."""
@@ -159,9 +222,18 @@ class Learning:
             "updates_per_second": updates,
             "skipped_updates": run.skipped,
             "learner_waits": waited,
-            "waiting_evaluations": len(self._evaluations.waiting),
+            "waiting_evaluations": len(self._waiting),
             "replay": asdict(self._replay.stats()),
         }
+
+
+def _answer(pending: Any, words: str, advice: str = "") -> Any:
+    """Return the answer of a process; if it has died for good, raise `StorageError` in these words."""
+    try:
+        return pending.result()
+    except ActorLost as error:
+        reason = str(error).partition("\n")[0]
+        raise StorageError(f"{words}: {reason}; {advice}continue from the last checkpoint") from error
 
 
 def _is_due(run: LearnerRun, every: int | None) -> bool:

@@ -1,12 +1,12 @@
 """Options of training by actors, in addition to those of what is trained."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
+from replaylab.arguments import NOT_NEGATIVE, POSITIVE, SHARE, check, one_of, optional, whole
 from replaylab.distributed.ray_session import ray_share
 
 _COUNT = whole(most=100_000)
@@ -59,13 +59,13 @@ class Shards:
 
     Attributes:
         count: S shards. One is fastest as long as its node has the memory and the network for all steps.
-        placement: Where they are: None, "spread", or a node id for each.
+        placement: Where they are: None, or "spread".
         snapshot_period: Seconds between two snapshots of a shard, if the run is saved in a folder.
     """
 
     count: int = 1
-    placement: str | Sequence[str] | None = None
+    placement: Literal["spread"] | None = None
     snapshot_period: float = 60.0
 
     def __post_init__(self) -> None:
-        check(self, count=_COUNT, snapshot_period=POSITIVE)
+        check(self, count=_COUNT, placement=optional(one_of("spread")), snapshot_period=POSITIVE)
