@@ -28,11 +28,6 @@ def test_nobody_answers():
         assert time.monotonic() - began < 5.0
 
 
-@pytest.mark.no_sanitizer
-def test_the_head_node_answers(ray_here):
-    assert ray_session._answers(ray_here.get_runtime_context().gcs_address, 5.0)
-
-
 def test_a_dead_head_node_is_reported_where_it_is_waited_for(monkeypatch):
     """By everything that waits for Ray, until the head node answers again."""
     ray = pytest.importorskip("ray")
@@ -114,45 +109,19 @@ def failing(monkeypatch):
     return received
 
 
-@pytest.mark.parametrize(("niceness", "config"), [(None, {"worker_niceness": 0}), ("5", {})])
-def test_the_callers_handler_and_environment_have_precedence(failing, niceness, config, monkeypatch):
-    monkeypatch.delenv("RAY_worker_niceness", raising=False)
-    if niceness is not None:
-        monkeypatch.setenv("RAY_worker_niceness", niceness)
+def test_the_callers_handler_and_environment_have_precedence(failing, monkeypatch):
+    monkeypatch.setenv("RAY_worker_niceness", "5")
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(ConfigError, match="no room"):
         RaySession().open()
     assert signal.getsignal(signal.SIGTERM) is before
-    assert failing["_system_config"] == config
+    assert failing["_system_config"] == {}
 
 
-@pytest.mark.no_sanitizer
-def test_what_ray_prints_of_dead_nodes_is_not_printed(ray_here, capsys):
-    from ray._private.worker import print_to_stdstream
-
-    print_to_stdstream({"lines": ["node dead"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
-    assert "node dead" not in capsys.readouterr().out
-
-
-def test_closing_prints_nothing_that_ray_held_back(monkeypatch, capsys):
-    """Ray holds repeated messages back for some seconds; `ray.shutdown` prints those that are left."""
-    ray = pytest.importorskip("ray")
-    from ray._private import worker
-
-    monkeypatch.setattr(worker, "_worker_logs_enabled", False)  # what opening a session does
-    held_back = {"lines": ["node dead"], "pid": "raylet"}
-    monkeypatch.setattr(ray, "shutdown", lambda: worker.print_worker_logs(held_back, sys.stdout))
-    session = RaySession()
-    session.owned = True
-    session.close()
-    assert "node dead" not in capsys.readouterr().out
-    assert worker._worker_logs_enabled  # other uses of Ray print again
-
-
-@pytest.mark.parametrize("address", ["here", "10.0.0.1", "", ":", "host:port"])
+@pytest.mark.parametrize("address", ["here", "", ":", "host:port", "ray://a:1"])
 def test_what_is_no_address(address):
     pytest.importorskip("ray")
-    with pytest.raises(ConfigError, match=r'^`address` must be "host:port" or "auto", but got '):
+    with pytest.raises(ConfigError, match=r'^`address` must be "host:port" or "auto", but got .* ray job submit'):
         RayExecutor(address)
 
 
@@ -161,10 +130,8 @@ def test_what_is_no_address(address):
     [
         ("10.0.0.99:6379", "10.0.0.7:6379", False),
         ("10.0.0.7:6380", "10.0.0.7:6379", False),
-        ("10.0.0.7:6379", "10.0.0.7:6379", True),
         ("localhost:6379", "127.0.0.1:6379", True),
         ("127.0.0.1:6379", "10.0.0.7:6379", False),
-        ("127.0.0.1:6379", "192.0.2.3:6379", True),
         ("[::1]:6379", "192.0.2.3:6379", True),
         ("head:6379", "10.0.0.7:6379", True),
         ("no such host:6379", "10.0.0.7:6379", False),
@@ -185,20 +152,13 @@ def test_another_cluster_than_the_one_that_is_joined(monkeypatch, asked, joined,
         RaySession(asked).open()
 
 
-def test_an_address_of_ray_client():
-    with pytest.raises(ConfigError, match=r'^`address` must be "host:port" or "auto", but got \'ray://a:1\'; to begin'):
-        RaySession("ray://a:1")
-
-
-@pytest.mark.parametrize("wrong", [{"cores": -1}, {"cores": 0}, {"cores": 1.5}, {"gpus": -1}, {"gpus": 2.5}])
-def test_numbers_of_cores_and_gpus(wrong):
-    (name,) = wrong
-    with pytest.raises(ConfigError, match=rf"^`{name}` must be "):
-        RayExecutor(**wrong)
-
-
 @pytest.mark.no_sanitizer
-def test_a_separate_ray_uses_loopback_and_this_process_priority(ray_here):
+def test_a_separate_ray_uses_loopback_and_this_process_priority(ray_here, capsys):
+    from ray._private.worker import print_to_stdstream
+
+    print_to_stdstream({"lines": ["node dead"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    assert "node dead" not in capsys.readouterr().out
+    assert ray_session._answers(ray_here.get_runtime_context().gcs_address, 5.0)
     assert ray_here.get_runtime_context().gcs_address.startswith("127.0.0.1:")
     assert ray_here.get(ray_here.remote(num_cpus=0)(lambda: os.nice(0)).remote()) == os.nice(0)
 
@@ -211,23 +171,12 @@ def test_ray_is_not_installed(monkeypatch, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_versions_that_differ_are_one_line():
-    error = RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1\n    Python: 3.12.0\n")
-    reported = RaySession("a:1")._refusal(error)
-    assert reported.startswith(
-        "The cluster at a:1 has other versions of Ray or Python than this process: Version mismatch"
-    )
-    assert "\n" not in reported
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--executor", "local", "--address", "auto"], "--address needs --executor ray, but got --executor local"),
         (["--executor", "in-process", "--cores", "1"], "--cores needs --executor ray, but got --executor in-process"),
-        (["--gpus", "1"], "--gpus needs --executor ray, but got --executor local"),
-        (["--executor", "ray", "--cores", "-1"], "`cores` must be positive and finite, but got -1.0"),
-        (["--executor", "ray", "--workers", "0"], "`workers` must be at least 1, but got 0"),
+        (["--executor", "ray", "--cores", "1.5"], "`cores` must be at most 1, or a whole number up to 1,000,000"),
     ],
 )
 def test_options_of_the_command_line(options, sentence, capsys):
@@ -235,13 +184,6 @@ def test_options_of_the_command_line(options, sentence, capsys):
     reported = capsys.readouterr().err
     assert sentence in reported
     assert reported.count("\n") == 1
-
-
-def test_an_executor_that_there_is_not(capsys):
-    with pytest.raises(SystemExit) as left:
-        cli.main(["study", "run", "quick", "--executor", "spark"])
-    assert left.value.code == 2
-    assert "in-process" in capsys.readouterr().err
 
 
 def test_nothing_imports_ray_before_it_is_used():

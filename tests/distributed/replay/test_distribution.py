@@ -29,7 +29,7 @@ from replaylab.replay import (
     Uniform,
 )
 from replaylab.research import AntiPrioritized, Permuted
-from tests.distributed.replay.conftest import EPISODES, FIELDS, FLAG, episode, replay, steps
+from tests.distributed.replay.conftest import FIELDS, FLAG, replay, steps
 from tests.given import priorities_or_errors
 
 FALSE_ALARM = 1e-7
@@ -191,50 +191,37 @@ def test_weights_are_those_of_one_buffer(normalize):
         assert batch.weight == pytest.approx((reference / q) ** beta, rel=1e-4)
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=1.0)], ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("transform", [NStep(3, gamma=0.9), Sequence(4, overlap=0, burn_in=0)], ids=repr)
-def test_transforms_are_those_of_one_buffer(sampler, transform):
-    """An episode is stored in one shard: so a drawn row is what one buffer makes of the same step."""
-    remote = replay(400, EPISODES, sampler=sampler, transforms=[transform], next_obs="derived", shards=2, num_envs=2)
-    single = ReplayBuffer(400, EPISODES, transforms=[transform], next_obs="derived", num_envs=2, seed=0)
-    for k in range(12):
-        both = [episode(100 * (2 * k + e), 7) for e in range(2)]
-        columns = {name: np.stack([part[name] for part in both], axis=1) for name in both[0]}
-        remote.extend(**columns), single.extend(**columns)
-    want = {float(row): k for k, row in enumerate(single.get(single.stored_ids()[0])["obs"][:, 0])}
-    batch = remote.sample(64)
-    first = batch.obs.reshape(64, -1)[:, 0]
-    same = single.as_batch([want[float(value)] for value in first])
-    assert list(batch) == list(single.sample(1))
-    for name in ("obs", "reward", "next_obs"):
-        assert np.array_equal(batch[name], same[name]), name
+STACKED = FrameStack(3, stacked_input=True)
+TRANSFORMS = [NStep(3, gamma=0.9), Sequence(4, overlap=0, burn_in=0), FrameStack(3, padding="zero"), STACKED]
 
 
-@pytest.mark.parametrize("stack", [FrameStack(3, padding="zero"), FrameStack(3, stacked_input=True)], ids=repr)
-def test_stacks_are_those_of_one_buffer(stack):
-    """Frames travel once; the reader puts both stacks together."""
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
+def test_rows_are_those_of_one_buffer(transform):
+    """An episode is stored in one shard. Frames of stacks travel once; the reader puts both stacks together."""
     frame = Field((2,), np.uint8)
-    fields = {"obs": frame, "reward": Field(), "next_obs": frame, "terminated": FLAG, "truncated": FLAG}
-    options = {"transforms": [stack], "next_obs": "derived", "num_envs": 2}
+    fields = {"obs": frame, "step": Field(), "reward": Field(), "next_obs": frame}
+    fields |= {"terminated": FLAG, "truncated": FLAG}
+    options = {"transforms": [transform], "next_obs": "derived", "num_envs": 2}
     remote = replay(200, fields, sampler=Uniform(), shards=2, **options)
     single = ReplayBuffer(200, fields, **options, seed=0)
     writer = remote.writer()
     for t in range(90):
         frames = np.stack([np.full(2, t, np.uint8), np.full(2, t + 100, np.uint8)])
         given = {"obs": frames, "next_obs": frames + 1}
-        if stack.stacked_input:
+        if transform is STACKED:
             age = np.minimum(t % 9, np.arange(2, -1, -1))
             given = {name: frame[:, None] - age[:, None].astype(np.uint8) for name, frame in given.items()}
             if t % 9 < 2:  # padding repeats the first frame
                 given["next_obs"][:, 0] = given["obs"][:, 0]
-        over = np.full(2, t % 9 == 8)
-        given |= {"reward": np.arange(2) * 1000 + t, "terminated": over, "truncated": np.zeros(2, bool)}
+        step, over = np.arange(2) * 1000 + t, np.full(2, t % 9 == 8)
+        given |= {"step": step, "reward": step, "terminated": over, "truncated": np.zeros(2, bool)}
         writer.add(**given), single.add(**given)
     writer.flush()
-    ids = {float(reward): k for k, reward in enumerate(single.get(single.stored_ids()[0])["reward"])}
+    ids = {float(step): k for k, step in enumerate(single.get(single.stored_ids()[0])["step"])}
     batch = remote.sample(300)
-    same = single.as_batch([ids[float(reward)] for reward in batch.reward])
-    for name in ("obs", "next_obs", "terminated"):
+    same = single.as_batch([ids[float(step)] for step in batch.step.reshape(300, -1)[:, 0]])
+    assert list(batch) == list(single.sample(1))
+    for name in ("obs", "reward", "next_obs", "terminated"):
         assert np.array_equal(batch[name], same[name]), name
 
 

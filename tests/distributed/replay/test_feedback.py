@@ -10,10 +10,8 @@ from tests.distributed.replay.conftest import replay, spread
 
 
 def test_ids_are_taken_apart_as_they_were_put_together():
-    random = np.random.default_rng(0)
-    for _ in range(200):
-        epoch, shard = random.integers(MOST_EPOCHS), random.integers(MOST_SHARDS)
-        own = np.append(random.integers(2**36, size=5), [2**36 - 1, 0])
+    own = np.array([2**36 - 1, 7, 0])
+    for epoch, shard in ((0, 0), (3, 5), (MOST_EPOCHS - 1, MOST_SHARDS - 1)):
         ids = global_ids(epoch, shard, own)
         assert (ids >= 0).all()
         assert (shard_of(ids) == shard).all()

@@ -121,20 +121,6 @@ def test_a_lost_shard_restarts_from_its_snapshot(tmp_path, local, caplog):
     assert "shard 0 starts empty, since its snapshot cannot be read" in caplog.text
 
 
-def test_no_return_spans_the_restart_of_a_shard(tmp_path, local):
-    fields = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
-    options = {"fields": fields, "transforms": [NStep(3, gamma=1.0)], "sampler": Uniform(), "num_envs": 1}
-    remote = replay(shards=1, snapshot=Snapshots(tmp_path, period=1e6), **options)
-    x, over = np.arange(8.0)[:, None], np.zeros((8, 1), bool)
-    given = {"obs": x, "reward": x, "next_obs": x + 1, "terminated": over, "truncated": over}
-    remote.extend(**{name: value[:4] for name, value in given.items()})
-    save(local)
-    local.clients[0].die()
-    remote.extend(**{name: value[4:] for name, value in given.items()})
-    buffer = local.clients[0].shard.buffer
-    assert buffer.as_batch(buffer.stored_ids()[0]).next_obs.tolist() == [3, 4, 4, 4, 7, 8, 8, 8]
-
-
 def _costs(achieved, desired, info):
     return -np.ones(len(achieved))
 
@@ -236,22 +222,3 @@ def test_a_draw_that_waits_ends_with_the_replay(local):
     remote.close()
     thread.join(10)
     assert raised == ["the shards of this replay have ended; create it again, or load a snapshot"]
-
-
-def test_a_closed_replay_raises():
-    remote = replay()
-    ids = spread(remote, 0, 8)
-    with remote:
-        remote.sample(2)
-    for call in (
-        lambda: [remote.sample(2) for _ in range(40)],
-        remote.stats,
-        remote.__len__,
-        lambda: remote.extend(**steps(0, 5)),
-        lambda: remote.update_priorities(ids, np.ones(8)),
-        lambda: remote.probabilities([0]),
-        lambda: remote.save("folder"),
-    ):
-        with pytest.raises(StorageError, match="the shards of this replay have ended"):
-            call()
-    remote.close()

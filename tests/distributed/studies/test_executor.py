@@ -138,9 +138,3 @@ class TestRayExecutor(ExecutorConformance):
         executor.close()
         wait_for(lambda: worker not in descendants())
         assert not [line for line in descendants().values() if TRAINS in line and f" {worker} " in line]
-
-    def test_a_networks_study_in_more_tasks_than_cores(self, tmp_path):
-        made, plain = study(tmp_path / "made"), study(tmp_path / "plain")
-        assert made.run(executor=RayExecutor(workers=4, cores=0.5)).complete
-        assert plain.run(workers=1).complete
-        np.testing.assert_equal(rows(made), rows(plain))

@@ -43,8 +43,10 @@ def mine(tmp_path, monkeypatch):
 
 
 def test_what_travels_is_the_same_elsewhere(mine):
-    content = packed({"mine_a", "numpy", "json", "replaylab", "no_such_module"})
+    installed = {"numpy", "json", "sys", "replaylab", "__main__", "no_such_module"}
+    content = packed({"mine_a", *installed})
     assert content == packed({"mine_a"})
+    assert packed(installed) == b""
     made = unpacked(digest_of(content), lambda: content)
     found = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
     inside = {f"mine_b/{name}" for name in ("__init__.py", "inner.py", "other.py", "data.txt")}
@@ -76,16 +78,6 @@ def test_what_is_not_unpacked_leaves_nothing(mine):
     assert [one.name for one in made.parent.iterdir()] == ["1"]
 
 
-def test_what_is_installed_stays():
-    assert packed({"numpy", "pytest", "json", "sys", "replaylab", "__main__", "no_such_module"}) == b""
-
-
-def test_a_changed_file_is_other_code(mine):
-    before = packed({"mine_c"})
-    (mine / "mine_c.py").write_text("x = 1\n")
-    assert digest_of(packed({"mine_c"})) != digest_of(before)
-
-
 def test_too_much_is_refused_in_one_line(mine, monkeypatch):
     monkeypatch.setattr(own_code, "LARGEST", 3)
     with pytest.raises(ConfigError, match=r"^the custom modules .* at most 3 bytes, but mine_a has more; move"):
@@ -107,11 +99,10 @@ def test_a_folder_of_somebody_else_is_not_trusted(mine, monkeypatch):
     [
         ("lab.parts:Mine", {"lab"}),
         ({"type": "mine:A", "options": [{"x": ["other.b:C"]}, 3, None]}, {"mine", "other"}),
-        (["ALE/Pong-v5", "CartPole-v1", "a b:c", "http://x", ":x", "x:", 7, ("deep:er",)], {"deep", "http"}),
-        ("3a:b", set()),
+        (["ALE/Pong-v5", "CartPole-v1", "a b:c", "3a:b", ":x", "x:", 7, ("deep:er",)], {"deep"}),
         ([json.loads, {"policy": ElementTree.Element}], {"json", "xml"}),
         (partial(json.dumps, cls=ElementTree.Element), {"json", "xml"}),
     ],
 )
 def test_names_in_settings(value, names):
-    assert modules_named(value) - {"http"} == names - {"http"}
+    assert modules_named(value) == names

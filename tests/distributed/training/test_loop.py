@@ -149,19 +149,6 @@ def test_process_that_always_dies_ends_training(name, words):
     assert all(process.killed for process in launcher.processes)
 
 
-def test_process_that_cannot_be_started_ends_the_others():
-    class Full(Launcher):
-        def start(self, name, *arguments, **options):
-            if name == "actor-1":
-                raise StorageError("no room")
-            return super().start(name, *arguments, **options)
-
-    launcher = Full()
-    with pytest.raises(StorageError, match="no room"):
-        trained(config(), launcher=launcher)
-    assert [(process.name, process.killed) for process in launcher.processes] == [("training", True), ("actor-0", True)]
-
-
 def unreported(process):
     """Number of steps that an actor has stored and not reported."""
     return process.object._report.steps if process.name.startswith("actor") and process.object else 0
