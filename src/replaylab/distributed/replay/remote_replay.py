@@ -25,9 +25,7 @@ from replaylab.distributed.replay.reader import POLL, ROWS, RemoteReader
 from replaylab.distributed.replay.shard import ActorLost, Declaration
 from replaylab.distributed.replay.writer import RemoteWriter, checked_envs
 from replaylab.errors import ConfigError, OverSizeError, StorageError
-from replaylab.files.folder import folder_of
 from replaylab.replay import Fifo, ReplayBuffer, Retention, Sampler, Seed, Transform, Uniform
-from replaylab.trees import map_leaves
 
 if TYPE_CHECKING:
     from replaylab.distributed.replay.calls import RayClient
@@ -134,7 +132,7 @@ class RemoteReplay(RemoteReader):
             StorageError: It cannot be read.
             ConfigError: As for the constructor.
         """
-        saved = snapshots.read(folder_of(path, "load"))
+        saved = snapshots.read(path)
         template = ReplayBuffer.load(saved.template, sampler=sampler, transforms=transforms, continue_episodes=False)
         declared = {name: getattr(template._parts.config, name) for name in DECLARED}
         about, loaded = saved.about, cls.__new__(cls)
@@ -212,11 +210,11 @@ class RemoteReplay(RemoteReader):
         Raises:
             FieldError, ShapeError, DtypeError: As for `ReplayBuffer.add`.
         """
-        if steps.keys() != self.fields.keys():
-            self._own_writer.add(where=where, final_obs=final_obs, **steps)  # raises
-        steps, final_obs = map_leaves(lambda leaf: np.asarray(leaf)[None], (steps, final_obs))
-        ids = self.extend(where=None if where is None else np.asarray(where)[None], final_obs=final_obs, **steps)[0]
-        return int(ids) if self.num_envs is None else ids
+        with self._adding:
+            self._own_writer.collect(where=where, final_obs=final_obs, **steps)
+            (ids,) = self._own_writer.send()
+            self._own_writer.flush()
+        return int(ids[0]) if self.num_envs is None else ids
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would."""
@@ -293,7 +291,7 @@ class RemoteReplay(RemoteReader):
             StorageError: It cannot be written to, or a shard was lost and not restarted in time.
             SnapshotError: The options cannot be written down.
         """
-        saving = snapshots.Saving(folder_of(path, "save"), self._about)
+        saving = snapshots.saving_in(path, self._about)
         self.refresh()
         self._template.save(saving.template)
         until = time.monotonic() + SECONDS_TO_SAVE

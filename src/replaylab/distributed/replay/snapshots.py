@@ -17,6 +17,7 @@ from replaylab.arguments import POSITIVE, InvalidArgument, check, place, whole
 from replaylab.errors import SnapshotError
 from replaylab.files.atomic import writing
 from replaylab.files.bundle import COUNT, Bundle, Schema
+from replaylab.files.folder import folder_of
 
 RUN = re.compile(r"run-[0-9a-f]{32}")
 
@@ -105,13 +106,19 @@ def seal_if_complete(saving: Saving) -> None:
         seal(saving)
 
 
-def read(folder: Path) -> Saving:
+def saving_in(path: str | PathLike[str], about: Mapping[str, Any]) -> Saving:
+    """Return snapshots that are to be written to a folder once."""
+    return Saving(folder_of(path, "save"), about)
+
+
+def read(path: str | PathLike[str]) -> Saving:
     """Return the snapshots in a folder.
 
     Raises:
         SnapshotError: There is no complete snapshot of this version.
         StorageError: The folder cannot be read.
     """
+    folder = folder_of(path, "load")
     members = Bundle(folder, SCHEMA).read().members
     saving = Saving(folder, {name: members[name] for name in SCHEMA.members})
     if not saving.complete:

@@ -104,11 +104,9 @@ class RemoteWriter:
             FieldError, ShapeError, DtypeError: A value does not fit; nothing is stored.
             StorageError: The replay was closed, or a lost shard was not restarted in time.
         """
-        self._ids.append(self._stage.add(where=where, final_obs=final_obs, **steps))
-        if len(self._ids) == 1:
-            self._since = time.monotonic()
+        self.collect(where=where, final_obs=final_obs, **steps)
         if len(self._ids) >= self._unroll or time.monotonic() - self._since > LINGER:
-            self._send()
+            self.send()
 
     def extend(
         self, /, *, where: Any = None, final_obs: Any = None, td_error: npt.ArrayLike | None = None, **steps: Any
@@ -135,7 +133,7 @@ class RemoteWriter:
             where: bool ``[E]``; None: all environments of this writer.
         """
         self._stage.end_episode(where)
-        self._send()
+        self.send()
         self._begins |= True if where is None else np.asarray(where, np.bool_)
 
     def flush(self) -> None:
@@ -144,13 +142,19 @@ class RemoteWriter:
         Raises:
             StorageError: As for `add`.
         """
-        self._send()
+        self.send()
         while self._sent:
             self._await_oldest()
 
+    def collect(self, **steps: Any) -> None:
+        """Collect one time step; arguments and errors of `add`."""
+        self._ids.append(self._stage.add(**steps))
+        if len(self._ids) == 1:
+            self._since = time.monotonic()
+
     def put(self, steps: dict[str, Any], where: Any, final_obs: Any, td_error: Any = None) -> list[Ids]:
         """Store as `extend` does, and return arrays (t, e) that hold the global ids after `flush`."""
-        self._send()
+        self.send()
         arrays = [leaf for _, leaf in flatten((steps, final_obs, where)) if leaf is not None]
         if steps.keys() != self._stage.fields.keys() or not all(map(np.ndim, arrays)):
             self._stage.extend(where=where, final_obs=final_obs, **steps)  # raises
@@ -165,7 +169,7 @@ class RemoteWriter:
             part, last = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], (steps, final_obs))
             mask = None if where is None else np.asarray(where)[rows]
             self._ids = list(self._stage.extend(where=mask, final_obs=last, **part))
-            ids.append(self._send(None if errors is None else errors[rows]))
+            ids.append(self.send(None if errors is None else errors[rows]))
         return ids
 
     def _lanes_of(self, envs: Ids) -> list[tuple[int | None, slice]]:
@@ -176,7 +180,7 @@ class RemoteWriter:
         starts = [k for k in range(len(envs)) if not k or envs[k] != envs[k - 1] + 1 or shards[k] != shards[k - 1]]
         return [(shards[a], slice(a, b)) for a, b in zip(starts, [*starts[1:], len(envs)], strict=True)]
 
-    def _send(self, errors: npt.NDArray[np.float64] | None = None) -> Ids:
+    def send(self, errors: npt.NDArray[np.float64] | None = None) -> Ids:
         """Send what is collected, and return an array (T, e) that holds the global ids after `flush`."""
         ids = np.array(self._ids, np.int64).reshape(-1, len(self._envs))
         out, self._ids = np.full(ids.shape, -1), []

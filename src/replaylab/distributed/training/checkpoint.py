@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from replaylab.arguments import instance, whole
 from replaylab.distributed.replay import RemoteReplay
@@ -21,6 +22,8 @@ from replaylab.distributed.training.learner import LearnerRun
 from replaylab.files.bundle import Bundle, Schema, reading
 from replaylab.learners import Checkpoints
 from replaylab.learners.training.configuration import check_same_run
+from replaylab.learners.training.factories import make_replay_buffer
+from replaylab.replay import Uniform
 from replaylab.trees import flatten, nest
 
 REPLAY = "replay"
@@ -76,3 +79,11 @@ def load(folder: Path, run: LearnerRun) -> tuple[Callable[..., RemoteReplay], Wa
         run.restore(state)
         waiting = sorted((int(due), weights) for due, weights in state.get("evaluations", {}).items())
     return partial(RemoteReplay.load, folder / REPLAY, transforms=run.transforms), deque(waiting)
+
+
+def empty_replay(run: LearnerRun, environments: int) -> Callable[..., RemoteReplay]:
+    """Return a function that creates an empty replay, in the same way, for the steps of all actors' environments."""
+    parts: dict[str, Any] = {"env": run.env, "seeds": run.seeds, "transforms": run.transforms}
+    like = make_replay_buffer(**parts, capacity=1, sampler=Uniform(), count_replays=False)
+    options: dict[str, Any] = {"sampler": run.sampler, "transforms": run.transforms, "next_obs": like.next_obs}
+    return partial(RemoteReplay, run.learner.capacity, like.fields, num_envs=environments, **options)

@@ -10,6 +10,7 @@ from replaylab.distributed.training.options import Actors
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.learners import SB3, Hook, Learner, PublishedAgents, TrainingConfig
 from replaylab.learners.api.exploration import EpsilonGreedyAgents
+from replaylab.learners.api.one_replica import OneReplica
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.factories import agents_for, check_feedback, environments
 from replaylab.learners.training.hooks import PROGRESS_PERIOD, HookedRun, HookList
@@ -33,7 +34,7 @@ class LearnerRun(HookedRun):
         hooks: The caller's hooks.
 
     Attributes:
-        replay: The replay, with an axis of one replica; set before `on_begin`.
+        replay: The replay, with an axis of one replica.
         settings: Settings that decide the results, which a resumed run must have.
         skipped: Updates that were due while the shards held nothing.
         until: The number of steps at which an evaluation or a checkpoint is due next.
@@ -71,6 +72,10 @@ class LearnerRun(HookedRun):
         self.settings = configuration.learning_settings() | {"seed": seed, "environments": actors.environments}
         self._slack = 2 * actors.environments * actors.unroll
         self.skipped = self.until = self._shown = 0
+
+    def draw_from(self, replay: Any) -> None:
+        """Learn from this replay, which has no axis of replicas."""
+        self.replay = cast("Replay", OneReplica(replay))
 
     @property
     def progress(self) -> float:

@@ -5,10 +5,9 @@ import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, cast
+from typing import Any
 
 from replaylab.distributed.ray_session import HeadWatch
 from replaylab.distributed.replay import RemoteOptions, RemoteReplay, Snapshots
@@ -21,10 +20,7 @@ from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.options import Actors, Shards
 from replaylab.errors import StorageError
 from replaylab.learners import Checkpoints, Metrics, Stream
-from replaylab.learners.api.one_replica import OneReplica
 from replaylab.learners.api.random_streams import sequence
-from replaylab.learners.training.factories import make_replay_buffer
-from replaylab.replay import Replay, Uniform
 
 log = logging.getLogger("replaylab.distributed")
 
@@ -55,7 +51,7 @@ def perform(
     first_life, waiting = 0, Waiting()
     if resume is None:
         checkpoint.discard(checkpoints)
-        create = _replay_of(run, actors.environments)
+        create = checkpoint.empty_replay(run, actors.environments)
     else:
         create, waiting = checkpoint.load(resume.resolve(), run)
         # lives after the checkpoint are unknown, and their random streams must not be used again
@@ -70,7 +66,7 @@ def perform(
         replay = running.enter_context(create(shards=shards.count, seed=sampling, options=options))
         launcher = launch(replay.run)
         running.callback(launcher.stop)
-        run.replay = cast("Replay", OneReplica(cast("Replay", replay)))
+        run.draw_from(replay)
         learning = Learning(run, actors, replay, launcher, first_life, waiting)
         run.hooks.emit("on_begin", run)
         while run.until < run.clock.total:
@@ -238,11 +234,3 @@ def _answer(pending: Any, words: str, advice: str = "") -> Any:
 
 def _is_due(run: LearnerRun, every: int | None) -> bool:
     return every is not None and (run.until % every == 0 or run.until == run.clock.total)
-
-
-def _replay_of(run: LearnerRun, environments: int) -> Callable[..., RemoteReplay]:
-    """Return a function that creates an empty replay for the steps of all actors' environments."""
-    parts: dict[str, Any] = {"env": run.env, "seeds": run.seeds, "transforms": run.transforms}
-    like = make_replay_buffer(**parts, capacity=1, sampler=Uniform(), count_replays=False)
-    options: dict[str, Any] = {"sampler": run.sampler, "transforms": run.transforms, "next_obs": like.next_obs}
-    return partial(RemoteReplay, run.learner.capacity, like.fields, num_envs=environments, **options)
