@@ -1,9 +1,14 @@
 """Draws from several shards follow the distribution of one buffer, and batches report what was really drawn."""
 
+import gc
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from replaylab.distributed.replay import reader as reader_module
+from replaylab.distributed.replay import shard as shard_module
+from replaylab.distributed.replay.blocks import FOLDER, Placed, mapped
 from replaylab.distributed.replay.distribution import split
 from replaylab.distributed.replay.ids import shard_of
 from replaylab.errors import ConfigError, EmptyBufferError
@@ -249,6 +254,33 @@ def test_other_samplers_have_their_distribution(sampler):
     assert remote.probabilities(ids).sum() == pytest.approx(1.0)
     batch = remote.sample(32, progress=0.0)
     assert batch.probability == pytest.approx(remote.probabilities(batch.id), rel=1e-5)
+
+
+@pytest.mark.parametrize("is_near", [True, False])
+def test_large_rows_pass_through_blocks_on_one_node(is_near, local, monkeypatch):
+    """A shard on another node cannot map the reader's blocks, and is not asked again before it restarts."""
+    monkeypatch.setattr(reader_module, "CALL_BYTES", 1)
+    tried, arrays = [], Placed.arrays
+
+    def mapping(name, nbytes):
+        tried.append(name)
+        return mapped(name, nbytes) if is_near else mapped("of another node")
+
+    monkeypatch.setattr(shard_module, "mapped", mapping)
+    monkeypatch.setattr(Placed, "arrays", lambda *given: used.append(None) or arrays(*given))
+    remote, ids = unequal(Prioritized(alpha=1.0, beta=1.0))
+    distribution, counts, used = remote.probabilities(ids), np.zeros(len(ids)), []
+    for rows in (64, 64, 64, 128, 64, 64, 64):
+        batches = [remote.sample(rows) for _ in range(8)]
+        counts += np.bincount(np.concatenate([batch.x for batch in batches]).astype(int), minlength=len(ids))
+        assert all(np.array_equal(ids[batch.x.astype(int)], batch.id) for batch in batches)
+    assert chi_square(counts, distribution) > FALSE_ALARM
+    assert bool(used) == is_near
+    assert len(tried) < 60
+    remote.close()
+    del remote
+    gc.collect()
+    assert not [name for name in tried if (FOLDER / name).exists()]
 
 
 def test_nothing_to_draw():

@@ -75,7 +75,7 @@ def test_other_processes_write_and_learn_and_a_shard_is_killed(ray_here, tmp_pat
         loaded.sample(2)
 
 
-def test_large_rows_are_copied_out_of_the_object_store(ray_here):
+def test_large_rows_are_copied_out_of_shared_memory(ray_here):
     frame = Field((84, 84), np.uint8)
     fields = {"obs": frame, "reward": Field(), "next_obs": frame, "terminated": FLAG, "truncated": FLAG}
     options = {"transforms": [FrameStack(4)], "next_obs": "derived", "num_envs": 2, "shards": 2}
@@ -86,8 +86,8 @@ def test_large_rows_are_copied_out_of_the_object_store(ray_here):
             flags = {"terminated": np.zeros(2, bool), "truncated": np.zeros(2, bool)}
             writer.add(obs=obs, next_obs=obs + 1, reward=np.full(2, t), **flags)
         writer.flush()
-        for _ in range(5):
-            batch = replay.sample(32)
+        batches = [replay.sample(rows) for rows in (32, 32, 32, 128, 128, 128, 128, 256, 256, 256)]
+        for batch in batches:
             age = np.minimum(batch.reward[:, None], np.arange(3, -1, -1))
             assert np.array_equal(batch.obs[:, :, 0, 0], batch.reward[:, None] - age)
             assert np.array_equal(batch.next_obs[:, -1, 5, 5], batch.reward + 1)

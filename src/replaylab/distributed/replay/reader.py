@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from replaylab._core import concatenate
 from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, whole
+from replaylab.distributed.replay.blocks import FOLDER, Blocks, Placed
 from replaylab.distributed.replay.distribution import least_scaled, split, staleness
 from replaylab.distributed.replay.ids import Ids, global_ids, shard_of
 from replaylab.distributed.replay.options import RemoteConfig
@@ -55,6 +56,8 @@ class Slot:
     for_good: bool = False  # whether it will not be restarted
     probe: "RayPending | None" = None  # the answer that will show that a lost shard is there again
     first_id: int = 0  # `Tally.first_id` of the first epoch that it reported
+    blocks: Blocks | None = None
+    blocks_for: tuple[int, int] | None = None  # epoch, and rows of a batch
     lost_steps: int = 0  # with earlier epochs, as far as they had been reported
 
     @property
@@ -78,7 +81,14 @@ class Slot:
         """Note that the shard is lost."""
         self.lost, self.for_good, self.probe = True, reason.for_good, None
 
-    def call(self, method: str, *arguments: Any, num_fed: int = 0) -> "Call | None":
+    def blocks_of(self, rows: int) -> Blocks | None:
+        """Return blocks for batches of so many rows; None if the shard is known to be on another node."""
+        key = (self.tally.epoch if self.tally else -1), rows
+        if self.blocks_for != key and FOLDER.is_dir():
+            self.blocks_for, self.blocks = key, Blocks()
+        return self.blocks
+
+    def call(self, method: str, *arguments: Any, num_fed: int = 0, blocks: Blocks | None = None) -> "Call | None":
         """Call a method; return None if the shard is lost, as long as it is not restarted."""
         try:
             if self.lost and not self.for_good:
@@ -86,7 +96,7 @@ class Slot:
                 if self.probe.ready():
                     answer, self.probe = self.probe, None
                     self.lost = not self.hear(answer.result())
-            return None if self.lost else Call(self, self.client.call(method, *arguments), num_fed)
+            return None if self.lost else Call(self, self.client.call(method, *arguments), num_fed, blocks)
         except ActorLost as reason:
             self.lose(reason)
             return None
@@ -98,6 +108,7 @@ class Call(NamedTuple):
     slot: Slot
     pending: "RayPending"
     num_fed: int  # ids of feedback that it carries
+    blocks: Blocks | None  # one of which it may fill
 
     def answer(self) -> Any:
         """Wait for the answer; return None if the shard was lost or replaced."""
@@ -106,7 +117,14 @@ class Call(NamedTuple):
         except ActorLost as reason:
             self.slot.lose(reason)
             return None
-        return answer if self.slot.hear(answer if isinstance(answer, Tally) else answer[-1]) else None
+        if not self.slot.hear(answer if isinstance(answer, Tally) else answer[-1]):
+            return None
+        if self.blocks is not None:
+            if isinstance(answer[0], Placed):
+                return self.blocks.arrays(answer[0]), answer[1]
+            if answer[0]:
+                self.slot.blocks = None
+        return answer
 
 
 @dataclass
@@ -330,7 +348,7 @@ class RemoteReader:
         totals = [slot.live.total if slot.live else 0.0 for slot in self._slots]
         counts = split(totals, rows, self._num_batches(rows), self._random, self._stratified)
         shares, updates = np.array(totals) / sum(totals), self._updates
-        return Group(rows, counts, shares, updates, self._call(counts.tolist()))
+        return Group(rows, counts, shares, updates, self._call(counts.tolist(), rows))
 
     def _answers(self, calls: list[Call]) -> dict[int, Any]:
         """Wait for the answers of the shards that are not lost."""
@@ -349,12 +367,14 @@ class RemoteReader:
                 self._stored[slot.number] = global_ids(tally.epoch, slot.number, np.array([oldest, tally.next_id]))
         return answers
 
-    def _call(self, counts: list[list[int]]) -> list[Call]:
+    def _call(self, counts: list[list[int]], rows: int = 0) -> list[Call]:
         """Let all live shards take feedback and draw."""
-        calls = list[Call]()
+        calls, is_large = list[Call](), rows * self._row_bytes > CALL_BYTES
         for slot, mine in zip(self._slots, self._feedback_by_shard(), strict=True):
             num_fed = sum(len(ids) for ids, _, _ in mine)
-            call = slot.call("draw", counts[slot.number] if counts else [], mine, num_fed=num_fed)
+            blocks, numbers = slot.blocks_of(rows) if is_large else None, counts[slot.number] if counts else []
+            block = blocks and blocks.next()
+            call = slot.call("draw", numbers, mine, block, num_fed=num_fed, blocks=blocks)
             if call is None:
                 self._stale += num_fed
             else:

@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, NamedTuple
@@ -13,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.distributed.replay import snapshots
+from replaylab.distributed.replay.blocks import Placed, mapped
 from replaylab.distributed.replay.figures import ShardFigures
 from replaylab.distributed.replay.ids import Ids, own_ids
 from replaylab.distributed.replay.options import EPISODE, RemoteConfig
 from replaylab.episode_ends import ENDS
 from replaylab.errors import EmptyBufferError, ReplayError, StorageError
 from replaylab.machine import machine_memory
-from replaylab.replay import ReplayBuffer
+from replaylab.replay import Batch, ReplayBuffer
 from replaylab.research import AntiPrioritized
 from replaylab.trees import flatten, unflatten
 
@@ -27,6 +29,9 @@ log = logging.getLogger("replaylab.distributed")
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+
+MOST_BLOCKS = 32
+"""Blocks of readers that a shard keeps mapped."""
 
 RUN = 1024
 """Independent steps that move to another shard together."""
@@ -98,6 +103,7 @@ class Shard:
         self._started, self._saves = time.monotonic(), Lock()
         self._saving_error: str | None = None
         self._shares: list[list[Ids]] = []
+        self._blocks, self._like = dict[str, mmap](), dict[str, Any]()  # the block used last is the last one
         if restarts:
             self.begin()
             self.keep_saving()
@@ -135,13 +141,14 @@ class Shard:
         return self._store(unroll), self.tally()
 
     def draw(
-        self, counts: Sequence[int], feedback: Sequence[tuple[Ids, Floats, bool]] = ()
-    ) -> tuple[dict[str, Any] | None, Tally]:
+        self, counts: Sequence[int], feedback: Sequence[tuple[Ids, Floats, bool]] = (), block: str | None = None
+    ) -> tuple[dict[str, Any] | Placed | None, Tally]:
         """Take feedback, then draw the given number of rows for each of several batches.
 
         Args:
             counts: Number of rows for each batch.
             feedback: Global ids of this shard, values, and whether these are TD errors; applied in order.
+            block: Name of a block for the rows of one batch, if the caller is on this node.
 
         Returns:
             Columns by path, batch after batch; None if nothing can be drawn. ``probability`` is that within this shard.
@@ -152,6 +159,9 @@ class Shard:
             num_stored = buffer.update_priorities(steps, **{"td_error" if td_errors else "priority": values})
             self._stale += int((ids >= 0).sum()) - num_stored
         try:
+            if block is not None and counts[0] and (placed := self._place(block, counts[0])):
+                self._drawn += counts[0]
+                return placed, self.tally()
             batches = [dict(flatten(dict(buffer.sample(count)))) for count in counts if count]
         except EmptyBufferError:
             return None, self.tally()
@@ -226,6 +236,25 @@ class Shard:
         self._first_id = self.buffer.next_id
         if ids and self.buffer.sampler.wants_feedback:
             self.buffer.update_priorities(np.concatenate(ids), priority=priorities)
+
+    def _place(self, block: str, rows: int) -> Placed | None:
+        """Draw a batch into a block; return None if it is of another node, or too small."""
+        like = self._like = self._like or dict(self.buffer.sample(1))
+        placed = Placed.like(block, dict(flatten(like)), rows)
+        try:
+            memory = self._blocks.pop(block) if block in self._blocks else mapped(block, placed.end * 3 // 2)
+        except OSError:
+            return None
+        self._blocks[block] = memory
+        if len(self._blocks) > MOST_BLOCKS:
+            del self._blocks[next(iter(self._blocks))]
+        if placed.end > len(memory):
+            return None
+        columns = placed.arrays(memory)
+        self.buffer.sample(rows, out=Batch(unflatten(like, iter(columns.values()))))
+        for path in self._config.hidden:
+            placed.places.pop(path, None)
+        return placed
 
     def _store(self, unroll: Unroll) -> Ids:
         """Store an unroll and return the ids of its steps, (n,)."""
