@@ -8,6 +8,7 @@ import torch
 
 from replaylab.replay import LAP, Combined, Field, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Uniform
 from replaylab.torch import DeviceReplay
+from replaylab.torch.launching import Launcher
 from replaylab.trees import flatten
 
 FLAG = Field((), bool)
@@ -34,8 +35,8 @@ SAMPLERS = (
 
 
 def numbers(field, length, generator):
-    """Random whole numbers of a field, of two environments."""
-    numbers = torch.randint(0, 200, (length, 2, *field.shape), generator=generator)
+    """Random numbers of a field, of two environments."""
+    numbers = torch.rand((length, 2, *field.shape), generator=generator) * 200
     return numbers.to(torch.from_numpy(np.zeros(0, field.dtype)).dtype)
 
 
@@ -58,20 +59,25 @@ def assert_same_buffers(replay, other):
 
 def compare(sampler, next_obs, capacity):
     from replaylab.torch.batches import sampling
-    from replaylab.torch.rows import launches as row_launches
+    from replaylab.torch.storing import launches as storing
 
-    row_launches.ROWS = sampling.ROWS = sampling.DRAWN = (
+    storing.ROWS = sampling.ROWS = sampling.DRAWN = (
         16 if capacity < 100 else 256
     )  # a program takes long here, its rows do not
     options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "final_obs_share": 0.1, "device": "cpu"}
     stack = FrameStack(3, ("obs.camera", "obs.clock"), padding="zero" if capacity > 1_000 else "repeat")
     options["transforms"] = [NStep(3, 0.97), stack] if capacity > 1_000 else [stack] * (next_obs == "derived")
-    options["half"] = {"obs.speed": "bfloat16"}
+    options["half"] = {"obs.speed": "bfloat16" if next_obs == "derived" else "float16"}
     replays = [DeviceReplay(capacity, FIELDS, kernels=run_by, seed=9, **options) for run_by in ("torch", "triton")]
     assert [replay.parts.kernels is not None for replay in replays] == [False, True]
     generator = torch.Generator().manual_seed(4)
+    latest = {name: numbers(field, 1, generator)[0] for name, field in OBS.items()}
     for length in (1, 3, capacity // 4, capacity // 2):
         obs, next_obs = ({name: numbers(field, length, generator) for name, field in OBS.items()} for _ in range(2))
+        follows = torch.rand((length, 2), generator=generator) < 0.7
+        for name, values in obs.items():  # most steps follow the step before, also that of the call before
+            values[follows] = torch.cat((latest[name][None], next_obs[name][:-1]))[follows]
+        latest = {name: values[-1] for name, values in next_obs.items()}
         reward, tag = torch.rand((length, 2), generator=generator), numbers(FIELDS["tag"], length, generator)
         truncated, terminated = torch.rand((2, length, 2), generator=generator) < 0.15
         batches = []
@@ -102,23 +108,55 @@ def compare(sampler, next_obs, capacity):
         assert_same_buffers(*replays)
 
 
-def compiled_draw(sampler):
-    """Draw in a compiled function, whose operator takes the same tensors."""
-    replays = [
-        DeviceReplay(40, {"x": Field((5,))}, sampler=sampler, seed=0, device="cpu", kernels="triton") for _ in range(2)
-    ]
-    compiled = torch.compile(replays[1].sample, backend="aot_eager", fullgraph=True)
+def compiled_calls(sampler, next_obs):
+    """Store and draw in compiled functions, whose operators run the same kernels."""
+    options = {
+        "num_envs": 2,
+        "sampler": sampler,
+        "next_obs": next_obs,
+        "device": "cpu",
+        "half": {"obs.speed": "float16"},
+    }
+    replays = [DeviceReplay(40, FIELDS, seed=0, kernels="triton", **options) for _ in range(2)]
+    store, draw = (
+        torch.compile(method, backend="aot_eager", fullgraph=True) for method in (replays[1].extend, replays[1].sample)
+    )
+    generator = torch.Generator().manual_seed(4)
     for _ in range(3):
-        for replay in replays:
-            replay.extend(x=torch.arange(35.0).view(7, 5))
-        assert_same_batches(replays[0].sample(9), compiled(9))
+        obs, next_obs = ({name: numbers(field, 2, generator) for name, field in OBS.items()} for _ in range(2))
+        steps = {"obs": obs, "next_obs": next_obs, "reward": torch.rand((2, 2), generator=generator)}
+        steps |= {name: torch.rand((2, 2), generator=generator) < 0.3 for name in ("terminated", "truncated")}
+        steps["tag"] = numbers(FIELDS["tag"], 2, generator)
+        assert torch.equal(replays[0].extend(**steps), store(**steps))
+        assert_same_batches(replays[0].sample(9), draw(9))
         assert_same_buffers(*replays)
+
+
+def odd_fields():
+    """Store complex numbers, and words of bytes at an odd address, which kernels must not read there."""
+    fields = {"bytes": Field((4,), "uint8"), "number": Field((), "complex64"), "truncated": FLAG}
+    replays = [DeviceReplay(8, fields, device="cpu", seed=0, kernels=kernels) for kernels in ("torch", "triton")]
+    numbers = torch.complex(torch.arange(5.0), torch.ones(5))
+    odd = torch.arange(21, dtype=torch.uint8)[1:].view(5, 4)
+    steps = {"bytes": odd, "number": numbers, "truncated": numbers.real > 2}
+    addresses, call = [], Launcher.__call__
+
+    def recorded(launcher, grid, key, values, *others):
+        addresses.append(values[0].data_ptr() % 4)
+        call(launcher, grid, key, values, *others)
+
+    with patch.object(Launcher, "__call__", recorded):
+        for replay in replays:
+            replay.extend(**steps)
+    assert (odd.data_ptr() % 4, addresses) == (1, [0])
+    assert_same_buffers(*replays)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for number, (sampler, next_obs) in enumerate(itertools.product(SAMPLERS, ("stored", "derived"))):
         compare(sampler, next_obs, (40, 1_100)[number % 2])
-    for sampler in (SAMPLERS[0], Uniform()):
-        compiled_draw(sampler)
+    compiled_calls(SAMPLERS[0], "derived")
+    compiled_calls(Uniform(), "stored")
+    odd_fields()
     print("equal")

@@ -144,15 +144,15 @@ def test_operators_are_declared_as_they_are():
     values = torch.rand(2, 3), torch.rand(2, 3), torch.rand(2)
     train_step(replay, *values)
     ring, draws, ids = replay.parts.ring, replay.parts.draws, torch.tensor([1, 1, 0])
-    tree = draws.tree
-    stored = (ring.frames, ring.rest, ring.flags, ring.side, ring.owners, ring.head, ring.tail, ring.closings)
-    rows = [torch.ones(2, width, dtype=torch.int32) for width in (ring.frames.shape[1], ring.rest.shape[1])]
+    tree, (width, rest_width) = draws.tree, (ring.frames.shape[1], ring.rest.shape[1])
+    rows = [torch.ones(2, columns, dtype=torch.int32) for columns in (width, rest_width, width)]
+    rows.append(torch.ones(2, dtype=torch.uint8))
     counts = replay.parts.counts
-    changed = (tree.sums, tree.peaks, tree.waiting, tree.tickets, tree.updates, draws.largest_ever, tree.tally, counts)
+    changed = [tree.sums, tree.peaks, tree.waiting, tree.tickets, tree.updates, draws.largest_ever, tree.tally, counts]
+    others = [draws.numbers, ring.head, ring.tail]
     calls = {
-        "update_leaves": (*changed, draws.numbers, ring.head, ring.tail, ids, values[0][0], 0, 2**40, CAPACITY, False),
-        "store_leaves": (tree.sums, tree.peaks, draws.largest_ever, ring.head, 2, CAPACITY, False),
-        "store_steps": (*stored, *rows, torch.ones(2, dtype=torch.uint8), rows[0], 2, ring.sides, False),
+        "update_leaves": (changed, others, ids, values[0][0], 0, 2**40, CAPACITY, False),
+        "store_steps": (ring.tensors, [tree.sums, tree.peaks, draws.largest_ever], rows, 2, False),
     }
     for name, arguments in calls.items():
         function = getattr(torch.ops.replaylab, name).default

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError
 from replaylab.replay import Field, Prioritized
 from replaylab.torch import DeviceReplay
@@ -43,15 +44,21 @@ def test_kernels_compile(target):
     from replaylab.torch.batches import kernels as batch_kernels
     from replaylab.torch.batches.sampling import Recipe
     from replaylab.torch.drawing import kernels
-    from replaylab.torch.drawing.launches import BLOCK, STORED
+    from replaylab.torch.drawing.launches import BLOCK
     from replaylab.torch.launching import OPTIONS
-    from replaylab.torch.rows import kernels as row_kernels
-    from replaylab.torch.rows.launches import ROWS, WORDS
+    from replaylab.torch.rows.packing import RowPacking
+    from replaylab.torch.storing import kernels as storing_kernels
+    from replaylab.torch.storing.launches import field_plan
 
     recipe = Recipe(1, 10**6, 1_000, 8, 17, 6, 3, 4, True, True, 43, True, True, True)._asdict()
     ring = {"CAPACITY": 10**6, "ENVS": 1_000}
     tree = {"STARTS": levels(10**6).starts, "DEPTH": 4, "CAPACITY": 10**6}
-    copied = {"SIZE": ROWS, "WORDS": WORDS}
+    copied = {"SIZE": 16, "WORDS": 64}
+    dtypes = {"speed": torch.float32, "count": torch.int16}, {"reward": torch.float32, "action": torch.float64}
+    packings = [RowPacking(dict.fromkeys(row, (5,)), row, {"speed": torch.bfloat16}) for row in dtypes]
+    plan = field_plan(packings, True, ENDS)
+    del plan["num_warps"]
+    fields = ("*fp32", "*i16", "*fp32", "*fp64", "*fp32", "*i16", "*i1", "*i1")
     signatures = {
         kernels.draw_kernel: (
             (*6 * (POINTER,), "*u8", "i32"),
@@ -65,35 +72,24 @@ def test_kernels_compile(target):
             (*2 * (POINTER,), "*i32", *5 * (POINTER,), "i32"),
             {"STARTS": tree["STARTS"], "DEPTH": 4, "EVER": False, "SIZE": BLOCK},
         ),
-        kernels.store_kernel: ((*4 * (POINTER,), "i32"), {**tree, "EVER": False, "SIZE": STORED}),
+        kernels.count_kernel: ((*5 * (POINTER,), "i32"), {"SIZE": 1024}),
         kernels.probe_kernel: (("*fp64", "i32"), {"SIZE": 16}),
         batch_kernels.gather_kernel: (
             (*5 * (POINTER,), "*fp64", *2 * (POINTER,), *2 * ("*i32",), "*u8", "*i32", "*fp64", "*i32", "*u8", "i32"),
             {**recipe, **copied},
         ),
-        row_kernels.apart_kernel: (
-            ("*u8", *2 * (POINTER,), *2 * ("*i32",), "*u8", *2 * ("*i32",), POINTER, "i32"),
-            {**ring, "WIDTH": 100, **copied},
+        storing_kernels.apart_kernel: (
+            ("*i32", "*u8", *3 * (POINTER,), fields, POINTER, "i32"),
+            {**ring, "FRAME_WIDTH": 6, **plan},
         ),
-        row_kernels.store_kernel: (
-            (
-                *2 * ("*i32",),
-                "*u8",
-                "*i32",
-                *3 * (POINTER,),
-                *3 * ("*i32",),
-                "*u8",
-                *2 * ("*i32",),
-                *3 * (POINTER,),
-                "i32",
-            ),
-            {**ring, "SIDES": 10_000, "FRAME_WIDTH": 100, "WIDTH": 9, "DERIVED": True, **copied},
+        storing_kernels.store_kernel: (
+            (*2 * ("*i32",), "*u8", "*i32", *8 * (POINTER,), fields, POINTER, "i32"),
+            {**ring, **tree, "SIDES": 10_000, "FRAME_WIDTH": 6, "WIDTH": 18, "EVER": False, **plan},
         ),
-        row_kernels.close_kernel: ((*5 * (POINTER,), *2 * ("i32",)), {**ring, "DERIVED": True, "SIZE": 128}),
     }
     all_kernels = {
         kernel
-        for module in (batch_kernels, kernels, row_kernels)
+        for module in (batch_kernels, kernels, storing_kernels)
         for name, kernel in vars(module).items()
         if name.endswith("_kernel")
     }
@@ -103,6 +99,8 @@ def test_kernels_compile(target):
     variants += [
         (batch_kernels.gather_kernel, types, {**constants, "KIND": kind, "LOG_KEPT": -0.1}) for kind in range(2, 6)
     ]
+    types, constants = signatures[storing_kernels.store_kernel]
+    variants.append((storing_kernels.store_kernel, types, {**constants, "SIDES": 0, "DEPTH": 0, "TRUNCATED_AT": -1}))
     for kernel, types, constants in variants:
         signature = dict(zip(kernel.arg_names, types, strict=False)) | dict.fromkeys(constants, "constexpr")
         source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)

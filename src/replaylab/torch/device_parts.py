@@ -15,7 +15,8 @@ from replaylab.torch.options import DeviceOptions, kernels_run
 from replaylab.torch.rows.assembly import Assembly
 from replaylab.torch.rows.packing import packings
 from replaylab.torch.rows.step_ring import DropWatch, checked_ring
-from replaylab.torch.rows.tensors import end_flags, feedback_tensors, incoming_steps
+from replaylab.torch.rows.tensors import feedback_tensors, incoming_steps
+from replaylab.torch.storing.steps import StepStorage
 
 
 class DeviceParts(nn.Module):
@@ -28,6 +29,7 @@ class DeviceParts(nn.Module):
     Attributes:
         ring: The stored steps.
         draws: The draws of the sampler.
+        storage: Stores steps.
         stream: The random numbers.
         assembly: Assembles batches of drawn steps.
         untransformed: Assembles steps without the transforms.
@@ -43,8 +45,9 @@ class DeviceParts(nn.Module):
         self.options, config = options, options.config
         self.real = torch.float32 if options.device.type == "mps" else torch.float64
         self.packings, triton = packings(options), kernels_run(options)
-        self.ring = checked_ring(options, self.packings, triton)
+        self.ring = checked_ring(options, self.packings)
         self.draws = draws_of(config.sampler, self.ring, self.real, triton)
+        self.storage = StepStorage(self.ring, self.draws, self.packings, config.flat, triton)
         self.stream = RandomStream(seed, options.device)
         self.layout = BufferLayout(config)
         self.drops = None if self.ring.sides is None else DropWatch(self.ring, options.final_obs_share)
@@ -68,28 +71,11 @@ class DeviceParts(nn.Module):
 
     def store(self, call: str, steps: dict[str, Any], final_obs: Any, *, many: bool) -> Tensor:
         """Store steps and return their ids; `call` names the method, for errors."""
-        rows, axes = incoming_steps(self.options, call, steps, final_obs, many)
-        return self._store_rows(rows).view(axes)
-
-    def _store_rows(self, rows: dict[str, Tensor]) -> Tensor:
-        r"""Store rows (T·E, \*shape) of every field."""
-        count = len(next(iter(rows.values())))
-        if not count:
-            return self.ring.head.new_zeros(0)
-        frames, rest = (packing.pack(rows, count) for packing in self.packings)
-        flags = end_flags(rows, count, self.options.device)
-        following = None
-        if self.options.derived:
-            following = self.packings[0].pack({path: rows[f"next_{path}"] for path in self.packings[0].columns}, count)
-        ids, most = [], self.ring.most_steps * self.options.envs
-        for start in range(0, count, most):
-            part = slice(start, start + most)
-            after = None if following is None else following[part]
-            ids.append(self.ring.store(frames[part], rest[part], flags[part], after))
-            self.draws.store(len(ids[-1]))
+        fields, axes = incoming_steps(self.options, call, steps, final_obs, many)
+        ids = self.storage.store(fields, axes)
         if self.drops is not None:
-            self.drops.note(count)
-        return ids[0] if len(ids) == 1 else torch.cat(ids)
+            self.drops.note(ids.numel())
+        return ids
 
     def sample(self, batch_size: int, out: Batch | None) -> Batch:
         """Draw a batch."""

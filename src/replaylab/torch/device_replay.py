@@ -204,7 +204,7 @@ class DeviceReplay(nn.Module):
             chosen = torch.ones(self.options.envs, dtype=torch.bool, device=self.device)
         else:
             leading = {} if self.num_envs is None else {"num_envs": self.num_envs}
-            chosen = field_tensor("where", where, Field((), np.bool_), leading, self.device).reshape(-1)
+            chosen = field_tensor("where", where, Field((), np.bool_), torch.bool, leading, self.device).reshape(-1)
         self.parts.ring.end_episode(chosen)
 
     def set_progress(self, progress: float | None) -> None:

@@ -19,7 +19,7 @@ def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        device = args[0].device
+        device = (args[0][0] if isinstance(args[0], list) else args[0]).device
         if device.type != "cuda" or device.index == torch.cuda.current_device():
             return function(*args)
         with torch.cuda.device(device):

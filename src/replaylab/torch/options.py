@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -40,6 +41,7 @@ class DeviceOptions:
         half: The fields stored in 16 bits, with their dtypes.
         final_obs_share: The size of the side ring, as a share of the capacity.
         kernels: Implementation that runs.
+        dtypes: The dtypes of the fields, by path.
     """
 
     config: BufferConfig
@@ -47,6 +49,7 @@ class DeviceOptions:
     half: Mapping[str, str]
     final_obs_share: float
     kernels: str
+    dtypes: dict[str, torch.dtype] = dataclass_field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, rule in RULES.items():
@@ -54,6 +57,7 @@ class DeviceOptions:
         object.__setattr__(self, "half", checked("half", self.half, instance(Mapping, "a mapping of field to dtype")))
         check_config(self.config)
         flat = self.config.flat
+        object.__setattr__(self, "dtypes", {path: torch_dtype(path, field) for path, field in flat.items()})
         for path, name in self.half.items():
             if path not in flat or flat[path].dtype.kind != "f" or name not in tuple(HALVES):
                 raise ConfigError(

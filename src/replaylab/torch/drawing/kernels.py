@@ -15,7 +15,7 @@ from replaylab.torch.launching import Launcher
 
 _BITS, _FAN = tl.constexpr(BITS), tl.constexpr(FAN)
 _ONE, _UNIT, _MOST_UPDATES = tl.constexpr(float(ONE)), tl.constexpr(ONE), tl.constexpr(MOST_UPDATES)
-_MOST, _NODES = tl.constexpr(2**62), tl.constexpr(32)
+_MOST, _NODES, _LEAVES = tl.constexpr(2**62), tl.constexpr(32), tl.constexpr(1024)
 _ONE_BITS, _ROOT_HALF_BITS = tl.constexpr(ONE_BITS), tl.constexpr(ROOT_HALF_BITS)
 _LOG_SCALE, _LN_2, _SHIFT = tl.constexpr(LOG_SCALE), tl.constexpr(LN_2), tl.constexpr(SHIFT)
 
@@ -273,13 +273,28 @@ def write_kernel(
 
 
 @triton.jit(do_not_specialize=["n"])
-def store_kernel(
-    sums, peaks, largest_ever, head_at, n,
-    CAPACITY: tl.constexpr, STARTS: tl.constexpr, DEPTH: tl.constexpr, EVER: tl.constexpr, SIZE: tl.constexpr,
+def count_kernel(counts, head_at, tail_at, ids, out, n, SIZE: tl.constexpr):
+    """Count ids whose step is stored, and the others in the second of `counts`; one program."""
+    head, tail = tl.load(head_at), tl.load(tail_at)
+    stored = tl.zeros((SIZE,), tl.int64)
+    start = 0
+    while start < n:
+        row = start + tl.arange(0, SIZE)
+        step = tl.load(ids + row, mask=row < n, other=-1)
+        stored += ((step >= tail) & (step < head)).to(tl.int64)
+        start += SIZE
+    total = tl.sum(stored, 0)
+    tl.store(out, total)
+    tl.store(counts + 1, tl.load(counts + 1) + n - total)
+
+
+@triton.jit
+def store_leaves(
+    sums, peaks, largest_ever, first, n,
+    CAPACITY: tl.constexpr, STARTS: tl.constexpr, DEPTH: tl.constexpr, EVER: tl.constexpr,
 ):  # fmt: skip
-    """See `leaf_operators.store_leaves`; one program, since new steps have neighboring slots, and so few nodes."""
+    """See `leaf_operators.store_leaves`; by one program, since new steps have neighboring slots, and so few nodes."""
     siblings = tl.arange(0, _FAN)
-    first = (tl.load(head_at) - n) % CAPACITY
     if EVER:
         leaf = tl.load(largest_ever)
     else:  # the largest that is stored, without the first slot
@@ -294,9 +309,9 @@ def store_kernel(
         tl.debug_barrier()  # before leaves that were just read are overwritten
     start = 0
     while start < n:
-        row = start + tl.arange(0, SIZE)
+        row = start + tl.arange(0, _LEAVES)
         tl.store(sums + (first + row) % CAPACITY, leaf, mask=row < n)
-        start += SIZE
+        start += _LEAVES
     below = sums
     for level in tl.static_range(1, DEPTH + 1):
         tl.debug_barrier()  # so that all of the level below is written

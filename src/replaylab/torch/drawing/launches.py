@@ -11,12 +11,9 @@ from replaylab.torch.launching import Launcher
 BLOCK = 32
 """Rows of a program of an update."""
 
-STORED = 1024
-"""Leaves that the one program of `store_kernel` writes at a time."""
-
 
 class TreeTensors(NamedTuple):
-    """Tensors of a tree, and of what is counted."""
+    """Tensors of a tree, and of what is counted; an update changes those up to `counts`."""
 
     sums: Tensor
     peaks: Tensor
@@ -29,6 +26,10 @@ class TreeTensors(NamedTuple):
     numbers: Tensor
     head: Tensor
     tail: Tensor
+
+
+CHANGED = TreeTensors._fields.index("counts") + 1
+"""Number of `TreeTensors` that an update changes."""
 
 
 class FeedbackLaunches:
@@ -44,7 +45,7 @@ class FeedbackLaunches:
     def __init__(self, tensors: TreeTensors, kind: int, most: int, capacity: int) -> None:
         from replaylab.torch.drawing import kernels
 
-        self._device, how = tensors.head.device, _constants(tensors.peaks, capacity) | {"SIZE": BLOCK}
+        self._device, how = tensors.head.device, tree_constants(tensors.peaks, capacity) | {"SIZE": BLOCK}
         t, fed = tensors, {"KIND": kind, "MOST": most, "CAPACITY": capacity, **how}
         read = (t.waiting, t.tickets, t.updates, t.largest_ever, t.tally, t.numbers, t.head, t.tail)
         self._feed = Launcher(kernels.feedback_kernel, read, fed)
@@ -62,15 +63,14 @@ class FeedbackLaunches:
         return block[-1]
 
 
-def store_launcher(sums: Tensor, peaks: Tensor, largest_ever: Tensor, head: Tensor, capacity: int) -> Launcher:
-    """Return the launcher of one program that gives n new steps a leaf; see `leaf_operators.store_leaves`."""
+def count_launcher(counts: Tensor, head: Tensor, tail: Tensor) -> Launcher:
+    """Return the launcher of one program that counts ids of stored steps; see `Draws.update`."""
     from replaylab.torch.drawing import kernels
 
-    constants = {"CAPACITY": capacity, **_constants(peaks, capacity), "SIZE": STORED}
-    return Launcher(kernels.store_kernel, (sums, peaks, largest_ever, head), constants)
+    return Launcher(kernels.count_kernel, (counts, head, tail), {"SIZE": 1024, "num_warps": 4})
 
 
-def _constants(peaks: Tensor, capacity: int) -> dict[str, Any]:
+def tree_constants(peaks: Tensor, capacity: int) -> dict[str, Any]:
     """Return the kernels' constants for a tree of some capacity; it has no peaks if new steps get the largest ever."""
     tree = levels(capacity)
     return {"STARTS": tree.starts, "DEPTH": tree.depth, "EVER": not len(peaks), "num_warps": 4}

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from replaylab.torch.drawing.fixed_point import ONE, leaves_of
-from replaylab.torch.drawing.launches import FeedbackLaunches, TreeTensors, store_launcher
+from replaylab.torch.drawing.launches import FeedbackLaunches, TreeTensors
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.power import power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, find_leaves, levels, sum_before, write_leaves
@@ -79,22 +79,12 @@ def weigh_leaves(
 
 
 @operator(
-    "update_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor(c!) waiting, Tensor(d!) tickets, Tensor(e!) updates, "
-    "Tensor(f!) largest_ever, Tensor(g!) tally, Tensor(h!) counts, Tensor numbers, Tensor head, Tensor tail, "
-    "Tensor ids, Tensor values, int kind, int most, int capacity, bool triton) -> Tensor"
+    "update_leaves(Tensor(a!)[] changed, Tensor[] others, Tensor ids, Tensor values, int kind, int most, int capacity, "
+    "bool triton) -> Tensor"
 )
 def update_leaves(
-    sums: Tensor,
-    peaks: Tensor,
-    waiting: Tensor,
-    tickets: Tensor,
-    updates: Tensor,
-    largest_ever: Tensor,
-    tally: Tensor,
-    counts: Tensor,
-    numbers: Tensor,
-    head: Tensor,
-    tail: Tensor,
+    changed: list[Tensor],
+    others: list[Tensor],
     ids: Tensor,
     values: Tensor,
     kind: int,
@@ -105,10 +95,21 @@ def update_leaves(
     """Apply feedback (n,), the last value for equal ids; return how many steps were stored, int64 ().
 
     Steps that were not stored and values that are not valid are added to the second and third of `counts`.
+
+    Args:
+        changed: The first of `TreeTensors`, up to `counts`.
+        others: The other ones.
+        ids: int64 (n,).
+        values: TD errors or priorities (n,).
+        kind: Kind of the values, as `feedback_kind` returns it.
+        most: The largest leaf.
+        capacity: C.
+        triton: Whether kernels of Triton run.
     """
+    tensors = TreeTensors(*changed, *others)
     if triton:
-        tensors = (sums, peaks, waiting, tickets, updates, largest_ever, tally, counts, numbers, head, tail)
-        return FeedbackLaunches(TreeTensors(*tensors), kind, most, capacity)(ids, values).clone()
+        return FeedbackLaunches(tensors, kind, most, capacity)(ids, values).clone()
+    sums, peaks, _, tickets, updates, largest_ever, _, counts, numbers, head, tail = tensors
     leaves, valid = leaves_of(values, kind, numbers, most)
     stored = (ids >= tail) & (ids < head)
     applies = stored & valid
@@ -123,23 +124,20 @@ def update_leaves(
     return applied
 
 
-@operator(
-    "store_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor largest_ever, Tensor head, int n, int capacity, "
-    "bool triton) -> ()"
-)
-def store_leaves(
-    sums: Tensor, peaks: Tensor, largest_ever: Tensor, head: Tensor, n: int, capacity: int, triton: bool
-) -> None:
+def store_leaves(tree: list[Tensor], head: Tensor, n: int, capacity: int) -> None:
     """Give the n newest steps the largest leaf, stored now; or of all times, if no peaks are kept.
 
     The first step that they overwrite does not count.
+
+    Args:
+        tree: The sums and peaks, and the largest leaf of all times.
+        head: The id of the next step.
+        n: Number of steps.
+        capacity: C.
     """
-    if triton:
-        store_launcher(sums, peaks, largest_ever, head, capacity)((1, 1, 1), None, n)
-        return
+    sums, peaks, leaf = tree
     slots = (head - n + torch.arange(n, device=sums.device)) % capacity
     everywhere = torch.ones_like(slots, dtype=torch.bool)
-    leaf = largest_ever
     if len(peaks):
         write_leaves(sums, peaks, slots[:1], torch.zeros_like(slots[:1]), everywhere[:1], capacity)
         leaf = peaks[-1]

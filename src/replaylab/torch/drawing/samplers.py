@@ -10,8 +10,8 @@ from torch.compiler import is_compiling
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sampler, Uniform
 from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
-from replaylab.torch.drawing.launches import FeedbackLaunches, TreeTensors, store_launcher
-from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves, weigh_leaves
+from replaylab.torch.drawing.launches import CHANGED, FeedbackLaunches, TreeTensors, count_launcher
+from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, update_leaves, weigh_leaves
 from replaylab.torch.drawing.philox import RandomStream
 from replaylab.torch.drawing.power import exp2, exp2_m1, log2_1p, power
 from replaylab.torch.drawing.priority_tree import MOST_UPDATES, PriorityTree
@@ -40,6 +40,7 @@ class Draws(nn.Module):
         sampler: Configuration of the sampler.
         ring: The stored steps.
         real: The dtype of probabilities.
+        triton: Whether kernels of Triton run.
 
     Attributes:
         scheduled: The sampler's number that may change over a run, ().
@@ -52,9 +53,10 @@ class Draws(nn.Module):
     call: Tensor
     tree: PriorityTree | None
 
-    def __init__(self, sampler: Sampler, ring: StepRing, real: torch.dtype) -> None:
+    def __init__(self, sampler: Sampler, ring: StepRing, real: torch.dtype, triton: bool) -> None:
         super().__init__()
         self.sampler, self.ring, self.real, self.tree = sampler, ring, real, None
+        self.triton, self._launchers = triton, Launchers()
         self.register_buffer("scheduled", torch.zeros_like(ring.head, dtype=real), persistent=False)
         self.register_buffer("call", torch.ones_like(ring.head), persistent=False)
 
@@ -86,15 +88,19 @@ class Draws(nn.Module):
         """Return the probability of each step to be a random row of the next batch."""
         raise NotImplementedError
 
-    def store(self, n: int) -> None:
-        """Initialize the n newest steps."""
-
     def update(self, ids: Tensor, values: Tensor, priorities: bool, counts: Tensor) -> Tensor:
         """Apply feedback, `priorities` or TD errors, and return how many steps were stored, ().
 
         Steps that were not stored and values that are not valid are added to the second and third of `counts`.
         """
         del values, priorities
+        if self.triton and not is_compiling():
+            launch = self._launchers.get("count")
+            if launch is None:
+                launch = self._launchers["count"] = count_launcher(counts, self.ring.head, self.ring.tail)
+            ids, stored = ids.contiguous(), torch.empty_like(counts[0])
+            launch((1, 1, 1), ids.data_ptr() % 16, ids, stored, len(ids))
+            return stored
         stored = self.ring.stored(ids).sum()
         counts[1].add_(len(ids) - stored)
         return stored
@@ -177,8 +183,8 @@ class GeometricDraws(Draws):
 
     sampler: Geometric
 
-    def __init__(self, sampler: Geometric, ring: StepRing, real: torch.dtype) -> None:
-        super().__init__(sampler, ring, real)
+    def __init__(self, sampler: Geometric, ring: StepRing, real: torch.dtype, triton: bool) -> None:
+        super().__init__(sampler, ring, real, triton)
         q = torch.tensor(1.0 / (1.0 + sampler.expected_age), dtype=torch.float64).clamp(max=1.0 - 2.0**-53)
         self._log_kept = float(log2_1p(-q))
 
@@ -218,8 +224,8 @@ class ProportionalDraws(Draws):
     numbers: Tensor
 
     def __init__(self, sampler: Prioritized | LAP, ring: StepRing, real: torch.dtype, triton: bool) -> None:
-        super().__init__(sampler, ring, real)
-        self.triton, self._launchers, device = triton, Launchers(), ring.head.device
+        super().__init__(sampler, ring, real, triton)
+        device = ring.head.device
         self.tree = PriorityTree(ring.capacity, device, sampler.new_steps != "largest_ever")
         self.most = largest_leaf(ring.capacity)
         self.register_buffer("largest_ever", torch.full_like(ring.head, ONE), persistent=False)
@@ -256,17 +262,6 @@ class ProportionalDraws(Draws):
         live = live_leaves(self.tree.sums, ring.head, ring.tail, ring.capacity, ring.sides is not None)[1]
         return leaves.to(self.real) / live.clamp(min=1)
 
-    def store(self, n: int) -> None:
-        """Give the n newest steps the largest priority."""
-        tensors = (self.tree.sums, self.tree.peaks, self.largest_ever, self.ring.head)
-        if not self.triton or is_compiling():
-            store_leaves(*tensors, n, self.tree.capacity, self.triton)
-            return
-        launch = self._launchers.get("store")
-        if launch is None:
-            launch = self._launchers["store"] = store_launcher(*tensors, self.tree.capacity)
-        launch((1, 1, 1), None, n)
-
     def load(self, leaves: Tensor, largest_ever: Tensor) -> None:
         """Replace all leaves (C,), and the largest there ever was, ()."""
         self.tree.load(leaves.to(self.ring.head.device))
@@ -284,7 +279,8 @@ class ProportionalDraws(Draws):
             changed = (tree.sums, tree.peaks, tree.waiting, tree.tickets, tree.updates, self.largest_ever, tree.tally)
             tensors = TreeTensors(*changed, counts, self.numbers, ring.head, ring.tail)
             if not self.triton or is_compiling():
-                stored: Tensor = update_leaves(*tensors, ids, values, kind, self.most, ring.capacity, self.triton)
+                how = (kind, self.most, ring.capacity, self.triton)
+                stored: Tensor = update_leaves(list(tensors[:CHANGED]), list(tensors[CHANGED:]), ids, values, *how)
                 return stored
             launch = self._launchers[kind] = FeedbackLaunches(tensors, kind, self.most, ring.capacity)
         return launch(ids, values)
@@ -294,13 +290,13 @@ def draws_of(sampler: Sampler, ring: StepRing, real: torch.dtype, triton: bool) 
     """Return the draws for a sampler, with or without Triton's kernels."""
     match sampler:
         case Uniform():
-            return UniformDraws(sampler, ring, real)
+            return UniformDraws(sampler, ring, real, triton)
         case Combined():
-            return CombinedDraws(sampler, ring, real)
+            return CombinedDraws(sampler, ring, real, triton)
         case Recency():
-            return RecencyDraws(sampler, ring, real)
+            return RecencyDraws(sampler, ring, real, triton)
         case Geometric():
-            return GeometricDraws(sampler, ring, real)
+            return GeometricDraws(sampler, ring, real, triton)
         case Prioritized() | LAP():
             return ProportionalDraws(sampler, ring, real, triton)
     raise ConfigError(f"DeviceReplay cannot draw by {sampler}")

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from replaylab.episode_ends import ENDS
-from replaylab.torch.options import HALVES, DeviceOptions, top, torch_dtype
+from replaylab.torch.options import HALVES, DeviceOptions, top
 
 WORD = 4
 """Bytes of a word."""
@@ -89,7 +89,7 @@ def packings(options: DeviceOptions) -> tuple[RowPacking, RowPacking]:
         paths = list(paths)
         return RowPacking(
             {path: flat[path].shape for path in paths},
-            {path: torch_dtype(path, flat[path]) for path in paths},
+            {path: options.dtypes[path] for path in paths},
             {path: HALVES[half[path]] for path in paths if path in half},
         )
 

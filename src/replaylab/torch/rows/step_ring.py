@@ -10,10 +10,7 @@ from torch.compiler import is_compiling
 from replaylab.errors import OverSizeError
 from replaylab.machine import machine_memory, size_text
 from replaylab.torch.captured import capturing
-from replaylab.torch.launching import Launchers
-from replaylab.torch.operators import operator
 from replaylab.torch.options import DeviceOptions
-from replaylab.torch.rows.launches import StoreLaunches
 from replaylab.torch.rows.packing import LEFT, TERMINATED, RowPacking
 
 PRIORITY_NBYTES = 17
@@ -34,7 +31,9 @@ class StepRing(nn.Module):
         rest: The fields of the other rows.
         sides: S, rows of the side ring, at least E; None: next observations are stored with their step.
         device: Device of the ring.
-        triton: Whether kernels of Triton run.
+
+    Attributes:
+        tally: For kernels, between two launches; 0 otherwise.
     """
 
     frames: Tensor
@@ -45,6 +44,7 @@ class StepRing(nn.Module):
     head: Tensor
     tail: Tensor
     closings: Tensor
+    tally: Tensor
 
     def __init__(
         self,
@@ -54,11 +54,9 @@ class StepRing(nn.Module):
         rest: RowPacking,
         sides: int | None,
         device: torch.device,
-        triton: bool,
     ) -> None:
         super().__init__()
-        self.capacity, self.envs, self.sides, self.triton = capacity, envs, sides, triton
-        self._launchers = Launchers()
+        self.capacity, self.envs, self.sides = capacity, envs, sides
         extra = 0 if sides is None else envs + sides + 1
 
         def buffer(name: str, *shape: int, fill: int = 0, dtype: torch.dtype = torch.int64) -> None:
@@ -71,6 +69,13 @@ class StepRing(nn.Module):
         buffer("owners", 0 if sides is None else sides + 1, fill=-1)
         for name in ("head", "tail", "closings"):
             buffer(name)
+        buffer("tally", 3)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All of them, as `store_rows` takes them."""
+        tables = (self.frames, self.rest, self.flags, self.side, self.owners)
+        return [*tables, self.head, self.tail, self.closings, self.tally]
 
     @property
     def size(self) -> Tensor:
@@ -85,27 +90,9 @@ class StepRing(nn.Module):
         """Return whether the episode ends with each step, for any reason."""
         return self.flags[ids % self.capacity] != 0
 
-    def store(self, frames: Tensor, rest: Tensor, flags: Tensor, following: Tensor | None) -> Tensor:
-        """Store T steps of each environment, at most `most_steps` at once, and return their ids (T·E,).
-
-        Args:
-            frames: int32 (T·E, width).
-            rest: int32 (T·E, width).
-            flags: uint8 (T·E,).
-            following: int32 (T·E, width) of `frames`, the observation that each step led to, if it is derived.
-        """
-        state = (self.frames, self.rest, self.flags, self.side, self.owners, self.head, self.tail, self.closings)
-        if not self.triton or is_compiling():
-            ids: Tensor = store_steps(*state, frames, rest, flags, following, self.envs, self.sides or 0, self.triton)
-            return ids
-        launch = self._launchers.get("store")
-        if launch is None:
-            launch = self._launchers["store"] = _launches(*state, self.envs, self.sides or 0)
-        return launch(frames, rest, flags, following)
-
     @property
     def most_steps(self) -> int:
-        """Largest number of time steps in one call of `store`."""
+        """Largest number of time steps in one call of `store_rows`."""
         return min(self.capacity, self.capacity if self.sides is None else self.sides) // self.envs
 
     def end_episode(self, where: Tensor) -> None:
@@ -114,42 +101,17 @@ class StepRing(nn.Module):
         self.flags.index_copy_(0, newest, self.flags[newest] | (where.to(torch.uint8) * LEFT))
 
 
-@operator(
-    "store_steps(Tensor(a!) frames, Tensor(b!) rest, Tensor(c!) flags, Tensor(d!) side, Tensor(e!) owners, "
-    "Tensor(f!) head, Tensor(g!) tail, Tensor(h!) closings, Tensor new_frames, Tensor new_rest, Tensor new_flags, "
-    "Tensor? following, int envs, int sides, bool triton) -> Tensor"
-)
-def store_steps(
-    frames: Tensor,
-    rest: Tensor,
-    flags: Tensor,
-    side: Tensor,
-    owners: Tensor,
-    head: Tensor,
-    tail: Tensor,
-    closings: Tensor,
-    new_frames: Tensor,
-    new_rest: Tensor,
-    new_flags: Tensor,
-    following: Tensor | None,
-    envs: int,
-    sides: int,
-    triton: bool,
-) -> Tensor:
-    """Store steps in the tensors of a ring; see `StepRing.store`."""
-    if triton:
-        state = (frames, rest, flags, side, owners, head, tail, closings)
-        return _launches(*state, envs, sides)(new_frames, new_rest, new_flags, following).clone()
-    capacity = len(flags)
+def store_rows(ring: list[Tensor], rows: list[Tensor], envs: int) -> Tensor:
+    """Store steps in the tensors of a ring and return their ids; see `storing.steps.store_steps`."""
+    frames, rest, flags, _side, _owners, head, tail, _closings, _tally = ring
+    new_frames, new_rest, *following, new_flags = rows
     ids = head + torch.arange(len(new_flags), device=flags.device)
-    slots = ids % capacity
-    first = torch.maximum(tail, ids[-1] + 1 - capacity)
-    if following is None:
-        frames.index_copy_(0, slots, new_frames)
+    slots = ids % len(flags)
+    first = torch.maximum(tail, ids[-1] + 1 - len(flags))
+    if following:
+        first = torch.maximum(first, _store_derived(ring, ids, slots, new_frames, new_flags, following[0], envs))
     else:
-        new = (ids, slots, new_frames, new_flags, following)
-        lost = _store_derived(frames, flags, side, owners, tail, closings, *new, envs, sides)
-        first = torch.maximum(first, lost)
+        frames.index_copy_(0, slots, new_frames)
     rest.index_copy_(0, slots, new_rest)
     flags.index_copy_(0, slots, new_flags)
     tail.copy_(first)
@@ -157,42 +119,22 @@ def store_steps(
     return ids
 
 
-def _launches(
-    frames: Tensor,
-    rest: Tensor,
-    flags: Tensor,
-    side: Tensor,
-    owners: Tensor,
-    head: Tensor,
-    tail: Tensor,
-    closings: Tensor,
-    envs: int,
-    sides: int,
-) -> StoreLaunches:
-    return StoreLaunches((frames, rest, flags), side, owners, (head, tail, closings), envs, sides)
-
-
 def _store_derived(
-    frames: Tensor,
-    flags: Tensor,
-    side: Tensor,
-    owners: Tensor,
-    tail: Tensor,
-    closings: Tensor,
+    ring: list[Tensor],
     ids: Tensor,
     slots: Tensor,
     new_frames: Tensor,
     new_flags: Tensor,
     following: Tensor,
     envs: int,
-    sides: int,
 ) -> Tensor:
     """Store observations, and next observations that are not the next row's; return the first id that is kept.
 
     A step's next observation is compared with the observation of the environment's next step when that is stored. If
     they differ, and the step did not terminate, it gets a row of the side ring.
     """
-    capacity = len(flags)
+    frames, _rest, flags, side, owners, _head, tail, closings, _tally = ring
+    capacity, sides = len(flags), len(owners) - 1
     newest = capacity + torch.arange(envs, device=ids.device)
     before = torch.cat((ids[:envs] - envs, ids[:-envs]))  # the step before each in its environment
     led_to = torch.cat((frames[newest], following[:-envs]))
@@ -270,13 +212,12 @@ def _free_memory(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) + cached
 
 
-def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking], triton: bool) -> StepRing:
+def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking]) -> StepRing:
     """Return an empty ring.
 
     Args:
         options: Options of the replay.
         packings: The fields of the ring's `frames` and of its other rows.
-        triton: Whether kernels of Triton run.
 
     Raises:
         OverSizeError: The device has too little memory.
@@ -296,4 +237,4 @@ def checked_ring(options: DeviceOptions, packings: tuple[RowPacking, RowPacking]
             f"capacity={capacity:,} needs {size_text(needed)}, but {device} has {size_text(available)}; use a capacity "
             f'of at most {fitting:,}, next_obs="derived", or 16-bit observations (`half`)'
         )
-    return StepRing(capacity, envs, *packings, sides, device, triton)
+    return StepRing(capacity, envs, *packings, sides, device)

@@ -26,7 +26,7 @@ from replaylab.replay.data.arrays import (
     values_array,
 )
 from replaylab.replay.data.fields import Field
-from replaylab.torch.options import DeviceOptions, top, torch_dtype
+from replaylab.torch.options import DeviceOptions, top
 from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
 from replaylab.trees import flatten_as
 
@@ -60,19 +60,27 @@ def as_tensor(what: str, value: Any, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=device.type != "cpu")  # to the CPU, PyTorch would not wait for the copy
 
 
-def field_tensor(path: str, value: Any, field: Field, leading: dict[str, int], device: torch.device) -> Tensor:
-    """Return a field's value of the leading axes, then the field's shape, in its dtype.
+def field_tensor(
+    path: str, value: Any, field: Field, dtype: torch.dtype, leading: dict[str, int], device: torch.device
+) -> Tensor:
+    """Return a field's value of the leading axes, then the field's shape, in its dtype of PyTorch.
 
     Raises:
         ShapeError: The value has another shape.
         DtypeError: Its dtype, or a value on the host, does not fit the field's.
     """
+    if (
+        type(value) is Tensor
+        and value.dtype == dtype
+        and value.device == device
+        and value.shape == (*leading.values(), *field.shape)
+    ):  # the most frequent case
+        return value.detach() if value.requires_grad else value
     if on_host(value):
         lengths = (None, leading.get("steps"), leading.get("num_envs"))
         return moved(fitted(path, value, field.dtype, field.shape, *lengths), device)
     tensor = as_tensor(f"field `{path}`", value, device)
     check_shape(path, tuple(tensor.shape), leading, field.shape)
-    dtype = torch_dtype(path, field)
     if tensor.dtype != dtype and not _fits(tensor.dtype, dtype, field):
         raise DtypeError(
             f"field `{path}` stores {field.dtype}, but got {tensor.dtype}, whose values may not fit and cannot be "
@@ -144,7 +152,7 @@ def _real_tensor(what: str, values: Any, device: torch.device) -> Tensor:
 def incoming_steps(
     options: DeviceOptions, call: str, steps: dict[str, Any], final_obs: Any, many: bool
 ) -> tuple[dict[str, Tensor], tuple[int, ...]]:
-    r"""Return every field (T·E, \*shape) of some steps, and the lengths of their leading axes.
+    r"""Return every field (\*leading axes, \*shape) of some steps, and the lengths of their leading axes.
 
     Args:
         options: Options of the replay.
@@ -163,7 +171,8 @@ def incoming_steps(
             "steps of some environments in a ReplayBuffer"
         )
     config, flat, device = options.config, options.config.flat, options.device
-    values = dict(flatten_as(config.fields, steps))
+    nested = config.fields.keys() != flat.keys()
+    values = dict(flatten_as(config.fields, steps)) if nested else steps
     if values.keys() != flat.keys() or (final_obs is not None and config.autoreset != "same_step"):
         refuse(call, values | {"final_obs": final_obs}, tuple(flat))
     leading = {} if config.num_envs is None else {"num_envs": config.num_envs}
@@ -174,16 +183,18 @@ def incoming_steps(
         if not shape:
             raise ShapeError(f"field `{first}` of `extend` must have a steps axis at place 0, but got shape ()")
         leading = {"steps": shape[0]} | leading
-    tensors = {path: field_tensor(path, values[path], field, leading, device) for path, field in flat.items()}
+    tensors = {
+        path: field_tensor(path, values[path], field, options.dtypes[path], leading, device)
+        for path, field in flat.items()
+    }
     if config.autoreset == "same_step":
         tensors |= _with_final_obs(options, tensors, final_obs, leading)
-    rows = {path: tensors[path].reshape(-1, *field.shape) for path, field in flat.items()}
-    return rows, tuple(leading.values())
+    return tensors, tuple(leading.values())
 
 
 def end_flags(rows: dict[str, Tensor], count: int, device: torch.device) -> Tensor:
-    """Return the flags of n steps that `StepRing` stores, uint8 (n,)."""
-    terminated, truncated = (rows[name].view(torch.uint8) if name in rows else None for name in ENDS)
+    """Return the flags of n steps that `StepRing` stores, uint8 (n,), of bools (n, 1)."""
+    terminated, truncated = (rows[name][:, 0].view(torch.uint8) if name in rows else None for name in ENDS)
     if terminated is not None and truncated is not None:
         return torch.add(terminated, truncated, alpha=TRUNCATED)
     if terminated is not None:
@@ -207,7 +218,7 @@ def _with_final_obs(
     ended = tensors["terminated"] | tensors["truncated"]
     replaced = {}
     for path in paths:
-        final = field_tensor(path, final_by_path[path], flat[path], leading, options.device)
+        final = field_tensor(path, final_by_path[path], flat[path], options.dtypes[path], leading, options.device)
         mask = ended.view(ended.shape + (1,) * (final.ndim - ended.ndim))
         replaced[path] = torch.where(mask, final, tensors[path])
     return replaced
