@@ -27,8 +27,8 @@ RULES: dict[str, Rule[Any]] = {"final_obs_share": SHARE, "kernels": one_of("auto
 
 HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
-LEAST_VERSION = (3, 2)
-"""Oldest supported version: earlier interpreters of Triton return wrong results with NumPy 2."""
+LEAST_VERSION = (3, 4)
+"""Oldest supported version of Triton: earlier ones cannot pass tuples of constants on to functions."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,8 @@ def _failure(device: torch.device) -> str:
     try:
         version = tuple(map(int, import_module("triton").__version__.split(".")[:2]))
         if version < LEAST_VERSION:
-            raise RuntimeError(f"Triton must be at least version 3.2, but is {version[0]}.{version[1]}")
+            least = ".".join(map(str, LEAST_VERSION))
+            raise RuntimeError(f"Triton must be at least version {least}, but is {version[0]}.{version[1]}")
         if device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
             raise RuntimeError("there is no GPU")
         import_module("replaylab.torch.drawing.kernels").probe(device)

@@ -177,7 +177,7 @@ def gather_kernel(
     """
     row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = row < rows
-    once = inside & (tl.program_id(1) == 0)
+    once = inside & (row >= tl.program_id(1) * rows)
     head, tail, rows = tl.load(head_at), tl.load(tail_at), rows.to(tl.int64)
     age = drawn_ages(
         draws, counts, call_at, scratch, keys, scheduled_at, head, tail, out, row, rows, once,

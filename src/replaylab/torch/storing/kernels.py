@@ -176,7 +176,7 @@ def store_kernel(
         tl.debug_barrier()  # before what was just read is overwritten
         tl.store(owners + place, step - ENVS, mask=moved)
         # Where the ring is filled at once, the slots of the steps before are those of the newest ones.
-        known = inside & ((row >= ENVS) | (n + ENVS <= CAPACITY))
+        known = inside & (row >= tl.where(n + ENVS <= CAPACITY, 0, ENVS))
         tl.store(side + (step - ENVS + CAPACITY) % CAPACITY, tl.where(moved, place, -1).to(tl.int32), mask=known)
         tl.store(side + slot, row.to(tl.int32) * 0 - 1, mask=inside & (row >= n - ENVS))
         for i in tl.static_range(FRAMES):
