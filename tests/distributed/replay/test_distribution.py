@@ -1,6 +1,7 @@
 """Draws from several shards follow the distribution of one buffer, and batches report what was really drawn."""
 
 import gc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from replaylab.replay import (
 )
 from replaylab.research import AntiPrioritized, Permuted
 from tests.distributed.replay.conftest import FIELDS, FLAG, replay, steps
+from tests.distributed.replay.in_process import Pending
 from tests.given import priorities_or_errors
 
 FALSE_ALARM = 1e-7
@@ -295,10 +297,10 @@ def test_nothing_to_draw():
 
 
 def test_a_call_carries_many_batches_and_their_feedback(local):
-    """As many as the learner uses in 20 ms, while their rows are few bytes."""
+    """As many as the learner uses in 10 ms, while their rows are few bytes."""
     remote, _ = unequal(Prioritized(alpha=1.0, beta=1.0))
-    for interval, row_bytes, batches in [(0.05, 1, 1), (0.007, 1, 3), (0.0002, 10**6, 1), (0.0, 1, 16)]:
-        remote._interval, remote._row_bytes = interval or 1e-9, row_bytes
+    for interval, row_bytes, batches in [(0.05, 1, 1), (0.004, 1, 3), (0.0002, 10**6, 1), (1e-9, 1, 16)]:
+        remote._interval, remote._row_bytes, remote._period = interval, row_bytes, 0.01
         assert remote._num_batches(16) == batches
     before = len(local.clients[0].calls)
     for _ in range(80):
@@ -308,6 +310,32 @@ def test_a_call_carries_many_batches_and_their_feedback(local):
         remote.update_priorities(batch.id, np.ones(16))
     assert len(local.clients[0].calls) - before <= 7
     assert 8 <= remote.priority_age <= 32
+
+
+@pytest.mark.parametrize(("latency", "batches"), [(0.001, {3}), (0.03, {8, 9}), (0.5, {16})])
+def test_calls_carry_more_batches_if_they_take_longer(latency, batches, monkeypatch):
+    """An update takes 4 ms on the clock of this test."""
+    now, waits, begin, result = [0.0], [], Pending.__init__, Pending.result
+    monkeypatch.setattr(reader_module, "time", SimpleNamespace(perf_counter=lambda: now[0], monotonic=lambda: now[0]))
+
+    def begins(pending, *arguments):
+        begin(pending, *arguments)
+        pending.ready_at = now[0] + latency
+
+    def arrives(pending):
+        now[0] = max(now[0], pending.ready_at)
+        return result(pending)
+
+    remote, _ = unequal(Uniform())
+    monkeypatch.setattr(Pending, "__init__", begins)
+    monkeypatch.setattr(Pending, "result", arrives)
+    for _ in range(300):
+        before = now[0]
+        remote.sample(16)
+        waits.append(now[0] - before)
+        now[0] += 0.004
+    assert remote._num_batches(16) in batches
+    assert np.mean(waits[100:]) < 0.0004 or batches == {16}
 
 
 def test_batches_are_prefetched_and_end():

@@ -41,8 +41,11 @@ MOST_BATCHES = 16
 CALL_BYTES = 2**21
 """Bytes of the rows of one call, at most, if it has more than one batch."""
 
-CALL_PERIOD = 0.02
-"""Seconds of updates for which a call draws batches: longer than a call takes, and than calls that cost much."""
+CALL_PERIOD = 0.01
+"""Seconds of updates for which a call draws batches, at least; more if the learner waits for calls."""
+
+MOST_WAIT = 0.1
+"""Share of a call's time for which the learner may wait."""
 
 
 @dataclass
@@ -136,6 +139,7 @@ class Group:
     shares: Floats  # T̂_s/ΣT̂ (S,)
     updates: int  # whose feedback came before
     calls: list[Call]
+    requested_at: float
     columns: dict[str, Any] = field(default_factory=dict)  # name → values (K·B, *shape), once they arrived
     scaled: Floats = field(default_factory=lambda: np.zeros(0))  # N·q (K·B,), or P/q for samplers without weights
     least: float = 1.0  # the smallest N·q that could be drawn
@@ -147,8 +151,9 @@ class RemoteReader:
 
     `RemoteReplay.reader` creates it. Every reader draws independently from one distribution over all shards, and the
     feedback of all applies to the same priorities. A call to a shard carries the feedback since the last call and draws
-    K batches, while the previous K are used. K ≤ 16 is as many as the learner uses in 20 ms, as long as their rows are
-    few bytes. So a batch may be drawn up to 2K updates before it is used (`priority_age`).
+    K batches, while the previous K are used. K ≤ 16 is as many as the learner uses in 10 ms, or in the time of a call
+    if that is longer; it is 1 if rows are large. So a batch may be drawn up to 2K updates before it is used
+    (`priority_age`).
 
     Attributes:
         rank: Number of the learner.
@@ -174,8 +179,8 @@ class RemoteReader:
         self._ahead: Group | None = None
         self._feedback: Feedback = []
         self._updates = self._batches = self._age = self._stale = 0
-        self._row_bytes, self._interval = 1, math.inf  # seconds between two draws, without waiting
-        self._drawn_at = -math.inf
+        self._row_bytes, self._period = 1, CALL_PERIOD
+        self._interval, self._drawn_at = math.inf, -math.inf  # seconds between two draws, without waiting
 
     def __reduce__(self) -> Any:
         return RemoteReader, (self._clients, self._config, self.rank, self.world_size)
@@ -305,7 +310,7 @@ class RemoteReader:
 
     def _num_batches(self, rows: int) -> int:
         """Return K."""
-        wanted = math.ceil(CALL_PERIOD / self._interval)
+        wanted = math.ceil(self._period / self._interval)
         return max(1, min(wanted, MOST_BATCHES, CALL_BYTES // (rows * self._row_bytes)))
 
     def _next(self, rows: int) -> Group:
@@ -348,7 +353,7 @@ class RemoteReader:
         totals = [slot.live.total if slot.live else 0.0 for slot in self._slots]
         counts = split(totals, rows, self._num_batches(rows), self._random, self._stratified)
         shares, updates = np.array(totals) / sum(totals), self._updates
-        return Group(rows, counts, shares, updates, self._call(counts.tolist(), rows))
+        return Group(rows, counts, shares, updates, self._call(counts.tolist(), rows), time.perf_counter())
 
     def _answers(self, calls: list[Call]) -> dict[int, Any]:
         """Wait for the answers of the shards that are not lost."""
@@ -400,7 +405,10 @@ class RemoteReader:
 
     def _collect(self, group: Group) -> bool:
         """Wait for the rows of a group and put its batches together; False if a shard has not given its rows."""
+        begun = time.perf_counter()
         answers = self._answers(group.calls)
+        passed, waited = time.perf_counter() - group.requested_at, time.perf_counter() - begun
+        self._period = max(CALL_PERIOD, passed if waited > MOST_WAIT * passed else 0.97 * self._period)
         group.calls.clear()  # they hold memory of Ray's object store
         tallies = [answer[1] if (answer := answers.get(slot.number)) else None for slot in self._slots]
         chosen, parts = np.flatnonzero(group.counts.any(axis=1)).tolist(), []

@@ -219,7 +219,7 @@ class RemoteReplay(RemoteReader):
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would."""
         with self._adding:
-            parts = self._own_writer.put(steps, where, final_obs)
+            parts = self._own_writer.extend(where=where, final_obs=final_obs, **steps)
             self._own_writer.flush()
         ids = np.concatenate(parts)
         return ids[:, 0] if self.num_envs is None else ids

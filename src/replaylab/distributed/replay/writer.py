@@ -65,7 +65,6 @@ class RemoteWriter:
         self._arguments = (clients, config, envs, window, unroll)
         self._clients, self._config, self._envs, self._window = clients, config, envs, window
         fields = map_leaves(lambda field: Field(field.shape, field.dtype), config.declared["fields"])
-        self._alone = config.declared["num_envs"] is None
         nbytes = len(envs) * sum(field.nbytes for _, field in flatten(fields))
         most = UNROLL_BYTES // nbytes
         if not config.keeps_episodes:  # so that all shards get about as many
@@ -74,7 +73,7 @@ class RemoteWriter:
         self._stage = ReplayBuffer(  # checks steps and leaves out resets; ids say which steps are stored
             2 * self._unroll * len(envs),
             fields,
-            num_envs=None if self._alone else len(envs),
+            num_envs=None if config.declared["num_envs"] is None else len(envs),
             transforms=[p for p in config.template.transforms if isinstance(p, FrameStack) and p.stacked_input],
             autoreset=config.declared["autoreset"],
             episodes=config.declared["episodes"],
@@ -110,7 +109,7 @@ class RemoteWriter:
 
     def extend(
         self, /, *, where: Any = None, final_obs: Any = None, td_error: npt.ArrayLike | None = None, **steps: Any
-    ) -> None:
+    ) -> list[Ids]:
         """Store T time steps at once and send them; see `ReplayBuffer.extend`.
 
         Args:
@@ -120,11 +119,30 @@ class RemoteWriter:
                 the largest priority of their shard.
             **steps: Every field, ``T [E] *shape``.
 
+        Returns:
+            Arrays (t, E), together of length T, which hold the ids after `flush`; −1 where nothing was stored.
+
         Raises:
             PriorityError: A TD error is NaN or infinite.
             FieldError, ShapeError, DtypeError, StorageError: As for `add`.
         """
-        self.put(steps, where, final_obs, td_error)
+        self.send()
+        arrays = [leaf for _, leaf in flatten((steps, final_obs, where)) if leaf is not None]
+        if steps.keys() != self._stage.fields.keys() or not all(map(np.ndim, arrays)):
+            self._stage.extend(where=where, final_obs=final_obs, **steps)  # raises
+        length, ids, errors = len(arrays[0]), list[Ids](), None
+        if td_error is not None:
+            errors = np.asarray(td_error, np.float64)
+            shape = (length,) if self._stage.num_envs is None else (length, len(self._envs))
+            self._config.template.update_priorities(np.full(shape, -1), errors)  # checks them
+            errors = errors.reshape(length, -1)
+        for start in range(0, max(length, 1), self._unroll):
+            rows = slice(start, start + self._unroll)
+            part, last = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], (steps, final_obs))
+            mask = None if where is None else np.asarray(where)[rows]
+            self._ids = list(self._stage.extend(where=mask, final_obs=last, **part))
+            ids.append(self.send(None if errors is None else errors[rows]))
+        return ids
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
         """Mark that environments were reset separately: their next step does not follow a stored step.
@@ -151,26 +169,6 @@ class RemoteWriter:
         self._ids.append(self._stage.add(**steps))
         if len(self._ids) == 1:
             self._since = time.monotonic()
-
-    def put(self, steps: dict[str, Any], where: Any, final_obs: Any, td_error: Any = None) -> list[Ids]:
-        """Store as `extend` does, and return arrays (t, e) that hold the global ids after `flush`."""
-        self.send()
-        arrays = [leaf for _, leaf in flatten((steps, final_obs, where)) if leaf is not None]
-        if steps.keys() != self._stage.fields.keys() or not all(map(np.ndim, arrays)):
-            self._stage.extend(where=where, final_obs=final_obs, **steps)  # raises
-        length, ids, errors = len(arrays[0]), list[Ids](), None
-        if td_error is not None:
-            errors = np.asarray(td_error, np.float64)
-            shape = (length,) if self._alone else (length, len(self._envs))
-            self._config.template.update_priorities(np.full(shape, -1), errors)  # checks them
-            errors = errors.reshape(length, -1)
-        for start in range(0, max(length, 1), self._unroll):
-            rows = slice(start, start + self._unroll)
-            part, last = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], (steps, final_obs))
-            mask = None if where is None else np.asarray(where)[rows]
-            self._ids = list(self._stage.extend(where=mask, final_obs=last, **part))
-            ids.append(self.send(None if errors is None else errors[rows]))
-        return ids
 
     def _lanes_of(self, envs: Ids) -> list[tuple[int | None, slice]]:
         """Return shards and the columns of their environments, where these are neighbors; None: any shard, in turn."""

@@ -43,26 +43,18 @@ class RayExecutor:
     Raises:
         ConfigError: The address is invalid, or a number is out of its range.
         MissingExtraError: Ray is not installed.
-
-    Example:
-        >>> RayExecutor(workers=4)
-        RayExecutor(address=None, workers=4, cores=1.0, gpus=0.0)
     """
 
     @takes(address=optional(text), workers=optional(whole()), cores=_cores, gpus=ray_share)
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, cores: float = 1.0, gpus: float = 0.0
     ) -> None:
-        self._options_text = f"address={address!r}, workers={workers}, cores={cores}, gpus={gpus}"
         self._address, self._workers, self._cores, self._gpus = address, workers, cores, gpus
         tasks = workers or max(1, int(provenance.cores() / cores))
         self._session = RaySession(address, cores=math.ceil(tasks * cores))
         self._tickets, self._running, self._shipments = count(), dict[Any, int](), dict[frozenset[str], Any]()
         self._perform: Any = None
         self._counted = -math.inf, 0  # when the cluster's cores were counted, and the result
-
-    def __repr__(self) -> str:
-        return f"RayExecutor({self._options_text})"
 
     @property
     def shares_disk(self) -> bool:

@@ -1,7 +1,5 @@
 """Training by N actors that step environments, S shards that store, and one learner (Ape-X, Horgan et al. 2018).
 
-Processes:
-
 * The learner is the process that calls `train`. It draws from a `RemoteReplay`, updates, sends priorities back, and
   publishes weights.
 * Each of N actors is a loop: step E environments, store the steps, ask the hub.
@@ -10,13 +8,9 @@ Processes:
   steps that it is due at are stored. So the side that is ahead waits, and there is no other limit.
 * The evaluator evaluates copies of the policy while training continues.
 
-An actor explores with ε^(1 + α·i/(M − 1)), by the number i of its environment. A new step gets the largest priority of
-its shard, unless the agents have a method `initial_td_errors` (``examples/ape_x.py``).
-
-If an actor dies, the learner starts another one in its slot, with new random streams and new episodes. The steps that
-it was granted and had not reported are counted as lost, and other actors take them. A dead shard restarts from its
-snapshot (`RemoteReplay`). The learner continues from a checkpoint: its own state, written atomically after the shards
-have saved themselves. Which steps exist, and when they are drawn, depends on timing: two runs differ.
+If an actor dies, Ray starts it again, with new random streams and new episodes. The steps that it was granted and had
+not reported are counted as lost, and other actors take them. Which steps exist, and when they are drawn, depends on
+timing: two runs differ.
 """
 
 from replaylab.distributed.training.options import Actors, Shards
