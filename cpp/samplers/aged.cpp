@@ -93,8 +93,8 @@ class Aged : public Prioritized {
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
         const std::int64_t first_new = ring.next_id() - n;
         first_ = std::max(first_, ring.next_id() - ring.size());
-        if (first_new - window_ >= first_) {  // leaves the window as the first of them comes
-            const std::int64_t slot = ring.slot(first_new - window_);
+        if (window_ < ring.capacity()) {  // what leaves the window as the first of them comes
+            const std::int64_t slot = slots[0] - window_ + (slots[0] < window_ ? ring.capacity() : 0);
             const float zero = 0.0f;
             unaged_.set(&slot, &zero, 1);
         }
