@@ -5,8 +5,9 @@ import os
 from collections.abc import Mapping
 from mmap import mmap
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any, NamedTuple
-from uuid import uuid4
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -39,26 +40,29 @@ class Placed(NamedTuple):
         }
 
 
-def mapped(name: str, nbytes: int = 0) -> mmap:
-    """Return a block, of which so many bytes are reserved first.
+def mapped(name: str, nbytes: int) -> mmap:
+    """Reserve so many bytes for a block of a reader, and return it; nobody else can open it from now on.
 
     Raises:
         OSError: It does not exist on this node, or no memory is left.
     """
-    with (FOLDER / name).open("r+b") as file:
-        if nbytes:
-            os.posix_fallocate(file.fileno(), 0, nbytes)
-        return mmap(file.fileno(), 0)
+    with Path(name).open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, nbytes)
+        Path(name).unlink()
+        return mmap(file.fileno(), nbytes)
 
 
 class Blocks:
-    """The two blocks into which a shard draws for a reader, in turn, since the reader copies one meanwhile."""
+    """The two blocks into which a shard draws for a reader, in turn, since the reader copies one meanwhile.
+
+    Each is an empty file until the shard reserves its memory, which is free once both processes have ended.
+    """
 
     def __init__(self) -> None:
-        self._names = [f"replaylab-{uuid4().hex}" for _ in range(2)]
-        self._mapped: dict[str, mmap] = {}
-        for name in self._names:
-            (FOLDER / name).touch(0o600)
+        files = [mkstemp(prefix="replaylab-", dir=FOLDER) for _ in range(2)]
+        self._names, self._mapped = [name for _, name in files], dict[str, mmap]()
+        self._files = {name: number for number, name in files}
+        finalize(self, _remove, self._files)
 
     def next(self) -> str:
         """Return the name of the block that is filled next."""
@@ -66,12 +70,16 @@ class Blocks:
         return self._names[0]
 
     def arrays(self, placed: Placed) -> dict[str, npt.NDArray[Any]]:
-        """Return columns that the shard has placed; the block's memory is free once both processes have ended."""
+        """Return columns that the shard has placed."""
         if placed.name not in self._mapped:
-            self._mapped[placed.name] = mapped(placed.name)
-            (FOLDER / placed.name).unlink()
+            number = self._files.pop(placed.name)
+            self._mapped[placed.name] = mmap(number, 0)
+            os.close(number)
         return placed.arrays(self._mapped[placed.name])
 
-    def __del__(self) -> None:
-        for name in self._names:
-            (FOLDER / name).unlink(missing_ok=True)
+
+def _remove(files: dict[str, int]) -> None:
+    """Close and remove files that no shard has opened."""
+    for name, number in files.items():
+        os.close(number)
+        Path(name).unlink(missing_ok=True)
