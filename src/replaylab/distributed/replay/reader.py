@@ -454,8 +454,6 @@ def _joined(counts: npt.NDArray[np.int64], parts: list[dict[str, Any]]) -> dict[
     """Return the columns of shards, batch after batch, in private memory; counts (S, K) are the rows of each."""
     if counts.shape[1] == 1:  # in memory that former batches have returned, since fresh pages cost several copies
         return {path: concatenate([part[path] for part in parts]) for path in parts[0]}
-    if len(parts) == 1:
-        return {path: column if column.flags.writeable else column.copy() for path, column in parts[0].items()}
     batch_of = np.concatenate([np.repeat(np.arange(counts.shape[1], dtype=np.uint8), row) for row in counts])
     order = np.argsort(batch_of, kind="stable")
     return {path: np.concatenate([part[path] for part in parts])[order] for path in parts[0]}

@@ -1,6 +1,7 @@
 """The hub: the one process that the actors and the learner both talk to."""
 
 from dataclasses import dataclass, field
+from operator import add
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -87,13 +88,7 @@ class Hub:
             slot.life = life
         self._stored += report.steps
         self._lost += report.lost
-        before = self._report
-        self._report = Report(
-            before.steps + report.steps,
-            before.lost + report.lost,
-            before.returns + report.returns,
-            before.lengths + report.lengths,
-        )
+        self._report = Report(*map(add, self._report, report))
         slot.granted, slot.version, slot.heard_at = 0, version, monotonic()
         room = self._allowed - self._stored - self._granted
         if self._version < 0 or room <= 0 or (room < wanted * self._envs and not self._is_end):
