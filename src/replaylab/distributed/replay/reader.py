@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby, pairwise
+from os import W_OK, access
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,7 +60,7 @@ class Slot:
     for_good: bool = False  # whether it will not be restarted
     probe: "RayPending | None" = None  # the answer that will show that a lost shard is there again
     first_id: int = 0  # `Tally.first_id` of the first epoch that it reported
-    blocks: Blocks | None = None
+    blocks: Blocks | None = None  # for large rows, unless the shard is known to be on another node
     blocks_for: tuple[int, int] | None = None  # epoch, and rows of a batch
     lost_steps: int = 0  # with earlier epochs, as far as they had been reported
 
@@ -85,9 +86,9 @@ class Slot:
         self.lost, self.for_good, self.probe = True, reason.for_good, None
 
     def blocks_of(self, rows: int) -> Blocks | None:
-        """Return blocks for batches of so many rows; None if the shard is known to be on another node."""
+        """Return blocks for batches of so many rows, if there are any."""
         key = (self.tally.epoch if self.tally else -1), rows
-        if self.blocks_for != key and FOLDER.is_dir():
+        if self.blocks_for != key and access(FOLDER, W_OK):
             self.blocks_for, self.blocks = key, Blocks()
         return self.blocks
 
