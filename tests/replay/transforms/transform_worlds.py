@@ -438,14 +438,15 @@ class TransformWorld:
         arguments = {"sampler": self.sampler} if isinstance(self.sampler, CustomSampler) else {}
         arguments |= {"transforms": self.transforms} if self.hindsight else {}
         twin = ReplayBuffer.load(folder, continue_episodes=True, **arguments)
-        if self.drawable(3):
-            for _ in range(3):
-                for replay in self.oracle.replay:
-                    replay.drew(3)
-                mine, other = (flatten(buffer.sample(3, progress=0.5)) for buffer in (self.buffer, twin))
-                assert mine.keys() == other.keys()
-                for path in mine:
-                    assert bits(mine[path]) == bits(other[path])
+        for _ in range(3):
+            if not self.drawable(3):
+                break
+            for replay in self.oracle.replay:
+                replay.drew(3)
+            mine, other = (flatten(buffer.sample(3, progress=0.5)) for buffer in (self.buffer, twin))
+            assert mine.keys() == other.keys()
+            for path in mine:
+                assert bits(mine[path]) == bits(other[path])
         self.buffer = twin
         if self.rng.random() < 0.5:
             twin.save(folder)
