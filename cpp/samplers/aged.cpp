@@ -13,17 +13,17 @@ namespace replaylab {
 
 namespace {
 
-constexpr double kLeast = std::numeric_limits<float>::min();
-constexpr float kMost = 0x1p95f;  // of p^α, so that its product with the factors below is a float
-constexpr double kSpan = 32.0;    // half-lives after which the origin moves
+constexpr double kLeast = 0.9999 * std::numeric_limits<float>::min();
+constexpr float kMost = 0x1p94f;  // of p^α, so that its product with the factors below is a float
+constexpr double kSpan = 32.0;    // half-lives from one origin to the next
 constexpr double kGone = -300.0;  // half-lives before the origin at which no p^α leaves a mass
 
 // As time passes, masses p_i^α · 2^((t_i − now) / h) keep their proportions. So they are held relative to an
-// origin, m_i = p_i^α · 2^((t_i − origin) / h), and none is touched until the newest is kSpan half-lives past
-// the origin. The origin is then moved there, and the masses are computed again from p^α, which is kept
-// beside them: nothing drifts, and a restored sampler has the same ones. Masses below float's normal range
-// are 0: such steps are at least 126 half-lives old if p^α ≥ 1. That work is O(1) a step, because only steps
-// with a mass have part in it.
+// origin, m_i = p_i^α · 2^((t_i − origin) / h): the last multiple of kSpan half-lives before the newest step.
+// When that is another one, the masses are computed again from p^α, which is kept beside them. So nothing
+// drifts, and masses depend only on what is stored. Those below float's normal range are 0: such steps are at
+// least 126 half-lives old if p^α ≥ 1. The work is O(1) a step, because only steps with a mass have part in
+// it.
 //
 // With a floor f, P(i) = (1 − f) m_i / Σ m + f p_i^α / Σ p^α, by a second tree. With a window, a step that
 // leaves it gets priority 0.
@@ -99,8 +99,8 @@ class Aged : public Prioritized {
             unaged_.set(&slot, &zero, 1);
         }
         const double now = time(ring, slots[n - 1]);
-        const bool moves = !(half_lives(now) <= kSpan);
-        if (moves) origin_ = now;
+        const bool moves = origin_at(now) != origin_;
+        origin_ = origin_at(now);
         Prioritized::stored(ring, random, slots, n);
         const std::int64_t in_window = std::max(first_, std::min(first_new, ring.next_id() - window_));
         renew(ring, first_, moves ? first_new : in_window);
@@ -114,17 +114,9 @@ class Aged : public Prioritized {
         if (fed_) Prioritized::update(ring, slots, values, n, td_errors);
     }
 
-    void visit(StateVisitor& state) override {
-        Prioritized::visit(state);
-        auto bits = static_cast<std::int64_t>(bits_of(origin_));
-        if (state.has("origin")) state.visit("origin", bits);
-        origin_ = double_of(static_cast<std::uint64_t>(bits));
-    }
-
     void restored(const Ring& ring, const std::vector<End>* ends) override {
         if (ring.size() == 0) return;
-        const double now = time(ring, ring.slot_of_age(0));
-        if (!(half_lives(now) >= 0.0 && half_lives(now) <= kSpan)) origin_ = now;
+        origin_ = origin_at(time(ring, ring.slot_of_age(0)));
         renew(ring, ring.next_id() - ring.size(), ring.next_id());
         Prioritized::restored(ring, ends);
     }
@@ -168,6 +160,12 @@ class Aged : public Prioritized {
 
     double time(const Ring& ring, std::int64_t slot) const {
         return by_field_ ? ring.time(slot) : static_cast<double>(ring.id(slot));
+    }
+
+    double origin_at(double now) const {
+        const double span = kSpan * half_life_, origin = std::floor(now / span) * span;
+        if (std::isfinite(origin)) return origin;
+        return std::isfinite(half_life_) ? now : 0.0;  // half-lives past counting, or no ageing
     }
 
     double half_lives(double time) const { return (time - origin_) / half_life_; }
@@ -217,7 +215,7 @@ class Aged : public Prioritized {
     bool by_field_;   // time is a field's value, not the step's id
     bool fed_;        // feedback changes priorities
     SumTree unaged_;  // leaves are p^α; it has sums if there is a floor
-    double origin_ = -std::numeric_limits<double>::infinity();
+    double origin_ = std::numeric_limits<double>::quiet_NaN();
     std::int64_t first_ = 0;  // steps with a lower id have no mass
     std::vector<double> factors_, unaged_targets_, aged_targets_;
     std::vector<float> masses_;

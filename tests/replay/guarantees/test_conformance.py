@@ -56,11 +56,11 @@ WITH_OPTIONS = [
     replay.Mixture((replay.Uniform(), replay.Prioritized())),
     replay.Mixture((replay.Recency(eta=0.9, least=3, burst=5), replay.RankBased(), replay.ShuffledEpochs()), (2, 1, 1)),
     replay.Aged(replay.Uniform(), half_life=6.0),
-    replay.Aged(replay.Uniform(stratified=True), half_life=20.0, floor=0.3, window=25, clock="x"),
+    replay.Aged(replay.Uniform(stratified=True), half_life=20.0, floor=0.3, window=25),
     replay.Aged(replay.Prioritized(), half_life=10.0),
     replay.Aged(replay.Prioritized(stratified=False), half_life=5.0, floor=0.2),
     replay.Aged(replay.Prioritized(normalize="batch"), floor=0.5, half_life=1e-3),
-    replay.Aged(replay.ReLo(), window=19, clock="x"),
+    replay.Aged(replay.ReLo(), window=19),
     replay.FreshFirst(replay.Uniform()),
     replay.FreshFirst(replay.Aged(replay.Prioritized(), half_life=8.0, floor=0.1)),
 ]
@@ -83,6 +83,13 @@ ONCE = [replay.Queue()]
 """Each step comes once, so no more can be drawn than is added; `test_queues_and_sweeps.py` has the rest."""
 
 
+BY_A_CLOCK = [
+    replay.Aged(replay.Uniform(stratified=True), half_life=20.0, floor=0.3, clock="x"),
+    replay.Aged(replay.Prioritized(), half_life=8.0, window=25, clock="x"),
+]
+"""The buffers must have the field."""
+
+
 def needs_nothing(kind):
     return is_dataclass(kind) and all(field.default is not MISSING for field in fields(kind))
 
@@ -93,7 +100,7 @@ CHOSEN = {type(sampler) for sampler in WITH_OPTIONS + ONCE}
 SAMPLERS = [*WITH_OPTIONS, *(kind() for kind in PUBLIC if kind not in CHOSEN and needs_nothing(kind))]
 """A sampler of which no options are chosen above is tested with its defaults."""
 
-EVERY = [*SAMPLERS, *IN_BLOCKS, *ONCE]
+EVERY = [*SAMPLERS, *IN_BLOCKS, *ONCE, *BY_A_CLOCK]
 
 
 def kind_of(sampler):

@@ -38,7 +38,7 @@ class Aged(OfParts, Sampler):  # type: ignore[override]
 
     Draws and updates take O(log N), because 2^(−aᵢ/h) is in proportion to 2^(tᵢ/h), with t the time at which a step was
     stored: no mass changes as time passes. Masses are float32 numbers relative to those of new steps. So a step that is
-    126 to 158 half-lives old (at p^α = 1) has mass 0, and only the floor draws it; p^α is at most 2^95. The newest
+    126 to 158 half-lives old (at p^α = 1) has mass 0, and only the floor draws it; p^α is at most 2^94. The newest
     step has a mass unless its priority is 0. If every step with a mass has priority 0, only the floor draws; without
     one, `sample` raises `EmptyBufferError`.
 
