@@ -53,7 +53,7 @@ def test_kernels_compile(target):
     recipe = Recipe(1, 10**6, 1_000, 8, 17, 6, 3, 4, True, True, 43, True, True, True)._asdict()
     ring = {"CAPACITY": 10**6, "ENVS": 1_000}
     tree = {"STARTS": levels(10**6).starts, "DEPTH": 4, "CAPACITY": 10**6}
-    copied = {"SIZE": 16, "WORDS": 64}
+    copied = {"SIZE": 16, "WORDS": 32, "PARTS": 2}
     dtypes = {"speed": torch.float32, "count": torch.int16}, {"reward": torch.float32, "action": torch.float64}
     packings = [RowPacking(dict.fromkeys(row, (5,)), row, {"speed": torch.bfloat16}) for row in dtypes]
     plan = field_plan(packings, True, ENDS)

@@ -16,7 +16,10 @@ BEHIND = 6
 """Words a row before the copied fields: id, probability (of 64 bits, as is n_steps) and n_steps."""
 
 AFTER = ("weight", "reward", "discount")
-"""The columns of one word behind the copied fields. The flags of the episode's end follow, of one byte."""
+"""The columns of one word behind the copied fields. `LINKS` follow, and the flags of the episode's end, of one byte."""
+
+LINKS = 2
+"""Words a row that `gather_kernel` keeps for itself."""
 
 
 class CopiedField(NamedTuple):
@@ -56,8 +59,8 @@ class Block:
         assembly: Its columns.
 
     Attributes:
-        plan: For each word of a row that is copied: its source, its place there, the words of the fields before its
-            field, the words of its field, its place in the field, and the steps before its source; int32 (6, words).
+        plan: For each word of a row that is copied: its place in its source, the words of the fields before its field,
+            the bytes of its field, its source, and the steps before its source; int32 (5, words).
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -69,16 +72,14 @@ class Block:
             frame_words = range(columns.start, columns.stop)
             length = len(field.frames) * len(frame_words)
             for source, behind in field.frames:
-                words += [
-                    (source, word, first, length, len(words) - first + i, behind) for i, word in enumerate(frame_words)
-                ]
+                words += [(word, first, WORD * length, source, behind) for word in frame_words]
         self.copied = len(words)
-        self.plan = torch.tensor(words, dtype=torch.int32).reshape(-1, 6).T.contiguous()
+        self.plan = torch.tensor(words, dtype=torch.int32).reshape(-1, 5).T.contiguous()
         self._views: dict[int, list[View]] = {}
 
     def nbytes(self, rows: int) -> int:
         """Return the size of a block of some rows, a multiple of 8 bytes."""
-        return -(-rows * (WORD * (BEHIND + self.copied + len(AFTER)) + len(ENDS)) // 8) * 8
+        return -(-rows * (WORD * (BEHIND + self.copied + len(AFTER) + LINKS) + len(ENDS)) // 8) * 8
 
     def columns(self, block: Tensor, rows: int) -> dict[str, Tensor]:
         """Return the columns of a batch by name, in order."""
@@ -115,7 +116,7 @@ class Block:
                 add(name, torch.float32, WORD * words * rows)
             words += 1
         for place, name in enumerate(ENDS):
-            add(name, torch.bool, (WORD * words + place) * rows)
+            add(name, torch.bool, (WORD * (words + LINKS) + place) * rows)
         if len(self._views) >= 64:
             self._views.clear()
         self._views[rows] = [views[name] for name in self._names]

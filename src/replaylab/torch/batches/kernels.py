@@ -84,7 +84,7 @@ def drawn_ages(
             keys, draws, scheduled_at, call_at, row, rows, size, KIND, STRATIFIED, BURST, LEAST, LOG_KEPT
         )
         weight = tl.full(row.shape, 1.0, tl.float32)
-        tl.store(numbers + row, head - 1 - age, mask=once)
+        tl.store(numbers + row, head - 1 - age, mask=row < rows)
         tl.debug_barrier()  # this program has read what the last program, which counts, changes
         programs = tl.num_programs(0) * tl.num_programs(1)
         counting = tl.atomic_add(scratch + 5, 1, sem="acq_rel") == programs - 1
@@ -134,7 +134,7 @@ def followed_steps(
         tl.store(out.to(tl.pointer_type(tl.int64)) + 2 * rows + row, count.to(tl.int64), mask=once)
         tl.store(floats, total.to(tl.float32), mask=once)
         tl.store(floats + rows, discount.to(tl.float32), mask=once)
-    ends = out + rows * (4 * (9 + COPIED)) + row
+    ends = out + rows * (4 * (11 + COPIED)) + row
     tl.store(ends, terminated.to(tl.uint8), mask=once)
     tl.store(ends + rows, ((flag & _TRUNCATED) != 0).to(tl.uint8), mask=once)
     following = last
@@ -162,6 +162,45 @@ def earlier_frames(
     return shown
 
 
+@triton.jit
+def copy_words(
+    frames, rest, flags, plan, out, word, row, rows, inside, size, age, last_age, top, slot, last, following,
+    CAPACITY: tl.constexpr, ENVS: tl.constexpr, WIDTH: tl.constexpr, FRAME_WIDTH: tl.constexpr, STEPS: tl.constexpr,
+    STACK: tl.constexpr, ZERO: tl.constexpr, COPIED: tl.constexpr,
+):  # fmt: skip
+    """Copy words of some rows of a batch.
+
+    Words are the first axis, along which neighboring threads read and write neighboring words.
+    """
+    known = word < COPIED
+    mask = inside[None, :] & known
+    start = rest + tl.load(plan + word, mask=known, other=0)
+    first = tl.load(plan + COPIED + word, mask=known, other=0)
+    nbytes = tl.load(plan + 2 * COPIED + word, mask=known, other=0).to(tl.int64)
+    width, taken, shown = tl.full(word.shape, 4 * WIDTH, tl.int32), slot[None, :], mask  # in bytes
+    if STEPS > 1 or FRAME_WIDTH > 0:
+        source = tl.load(plan + 3 * COPIED + word, mask=known, other=0)
+        of_last, from_rest = (source & 1) == 1, source < 2
+        taken = tl.where(of_last, last[None, :], taken)
+    if FRAME_WIDTH > 0:
+        start = tl.where(from_rest, start, frames + tl.load(plan + word, mask=known, other=0))
+        width = tl.where(from_rest, 4 * WIDTH, 4 * FRAME_WIDTH)
+        taken = tl.where(of_last & (source >= 2), following[None, :], taken)
+        if STACK > 1:  # of the drawn step (4), or of the last one (5)
+            drawn_most = earlier_frames(flags, age, top, size, inside, CAPACITY, ENVS, STACK)
+            last_most = earlier_frames(flags, last_age, top, size, inside, CAPACITY, ENVS, STACK)
+            most = tl.where(of_last, last_most[None, :], drawn_most[None, :])
+            behind = tl.load(plan + 4 * COPIED + word, mask=known, other=0)
+            older = tl.where(of_last, last_age[None, :], age[None, :]) + ENVS * tl.minimum(behind, most)
+            taken = tl.where(source >= 4, slot_of(older, top, CAPACITY), taken)
+            if ZERO:
+                shown = mask & ((source < 4) | (behind <= most))
+    place = start.to(tl.pointer_type(tl.int8)) + taken.to(tl.int64) * width.to(tl.int64)
+    value = tl.load(place.to(tl.pointer_type(tl.int32)), mask=shown, other=0)
+    column = out + 4 * (rows * (6 + first) + (word - first))
+    tl.store((column + row.to(tl.int64)[None, :] * nbytes).to(tl.pointer_type(tl.int32)), value, mask=mask)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def gather_kernel(
     draws, counts, call_at, scratch, keys, scheduled_at, head_at, tail_at, frames, rest, flags, side, powers, plan,
@@ -170,6 +209,7 @@ def gather_kernel(
     COLUMN: tl.constexpr, STEPS: tl.constexpr, STACK: tl.constexpr, ZERO: tl.constexpr, DERIVED: tl.constexpr,
     COPIED: tl.constexpr, STRATIFIED: tl.constexpr, WEIGHTED: tl.constexpr, BY_BATCH: tl.constexpr,
     BURST: tl.constexpr, LEAST: tl.constexpr, LOG_KEPT: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
+    PARTS: tl.constexpr,
 ):  # fmt: skip
     """Draw steps, or take those that `draw_kernel` drew (`KIND` 1), and copy what a batch has of them.
 
@@ -190,29 +230,22 @@ def gather_kernel(
         rest, flags, side, powers, out, age, top, row, rows, inside, once,
         CAPACITY, ENVS, WIDTH, COLUMN, STEPS, DERIVED, COPIED,
     )  # fmt: skip
-    word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
-    known = word < COPIED
-    source = tl.load(plan + word, mask=known, other=0)[None, :]
-    at = tl.load(plan + COPIED + word, mask=known, other=0)[None, :]
-    before = tl.load(plan + 2 * COPIED + word, mask=known, other=0).to(tl.int64)[None, :]
-    length = tl.load(plan + 3 * COPIED + word, mask=known, other=0)[None, :]
-    offset = tl.load(plan + 4 * COPIED + word, mask=known, other=0)[None, :]
-    mask, of_last, from_rest = inside[:, None] & known[None, :], (source & 1) == 1, source < 2
-    place = tl.where(of_last, last[:, None], slot[:, None]).to(tl.int64) * WIDTH + at
-    value = tl.load(rest + place, mask=mask & from_rest, other=0)
-    if FRAME_WIDTH > 0:
-        place = tl.where(of_last, following[:, None], slot[:, None])
-        shown = mask & (source >= 2)
-        if STACK > 1:  # of the drawn step (4), or of the last one (5)
-            drawn_most = earlier_frames(flags, age, top, head - tail, inside, CAPACITY, ENVS, STACK)
-            last_most = earlier_frames(flags, last_age, top, head - tail, inside, CAPACITY, ENVS, STACK)
-            most = tl.where(of_last, last_most[:, None], drawn_most[:, None])
-            behind = tl.load(plan + 5 * COPIED + word, mask=known, other=0)[None, :]
-            older = tl.where(of_last, last_age[:, None], age[:, None]) + ENVS * tl.minimum(behind, most)
-            place = tl.where(source >= 4, slot_of(older, top, CAPACITY), place)
-            if ZERO:
-                shown = shown & ((source < 4) | (behind <= most))
-        place = place.to(tl.int64) * FRAME_WIDTH + at
-        value = tl.where(from_rest, value, tl.load(frames + place, mask=shown, other=0))
-    words = out.to(tl.pointer_type(tl.int32)) + rows * 6
-    tl.store(words + before * rows + row[:, None] * length + offset, value, mask=mask)
+    # What was written is read again, or it would be computed again for each thread's rows.
+    links = out.to(tl.pointer_type(tl.int32)) + rows * (9 + COPIED) + row
+    if STEPS > 1 or DERIVED:
+        tl.store(links, last_age, mask=inside)
+        tl.store(links + rows, following, mask=inside)
+    tl.debug_barrier()
+    drawn = tl.load(out.to(tl.pointer_type(tl.int64)) + row, mask=inside, other=0)
+    age = (head - 1 - tl.maximum(drawn, tail)).to(tl.int32)
+    slot = slot_of(age, top, CAPACITY)
+    last_age, last, following = age, slot, slot
+    if STEPS > 1 or DERIVED:
+        last_age = tl.load(links, mask=inside, other=0)
+        last, following = slot_of(last_age, top, CAPACITY), tl.load(links + rows, mask=inside, other=0)
+    for part in tl.static_range(PARTS):
+        word = ((tl.program_id(1) * PARTS + part) * WORDS + tl.arange(0, WORDS))[:, None]
+        copy_words(
+            frames, rest, flags, plan, out, word, row, rows, inside, head - tail, age, last_age, top, slot, last,
+            following, CAPACITY, ENVS, WIDTH, FRAME_WIDTH, STEPS, STACK, ZERO, COPIED,
+        )  # fmt: skip

@@ -23,7 +23,7 @@ MOST = 2**62
 DRAWN = 16
 """Rows of a program that descends the tree: few, so that small batches occupy many of the GPU's processors."""
 
-ROWS, WORDS = 16, 64
+ROWS, WORDS = 16, 32
 """Rows and words that a program copies."""
 
 WIDE = 256
@@ -96,16 +96,17 @@ class Sampling:
             how = {name: constants[name] for name in ("CAPACITY", "STRATIFIED")}
             how |= {"STARTS": tree.starts, "DEPTH": tree.depth, "RANGED": recipe.DERIVED, "SIZE": DRAWN, "num_warps": 1}
             self._draw = Launcher(drawing.draw_kernel, drawn_from, how)
-        self._size, words = (ROWS, WORDS) if recipe.COPIED <= WIDE else (WIDE_ROWS, WIDE_WORDS)
-        self._parts = max(1, -(-recipe.COPIED // words))
-        constants |= {"SIZE": self._size, "WORDS": words, "num_warps": 4}
+        self._size, words, most = (ROWS, WORDS, 2) if recipe.COPIED <= WIDE else (WIDE_ROWS, WIDE_WORDS, 1)
+        parts = min(most, max(1, -(-recipe.COPIED // words)))
+        self._programs = max(1, -(-recipe.COPIED // (words * parts)))
+        constants |= {"SIZE": self._size, "WORDS": words, "PARTS": parts, "num_warps": 4}
         self._gather = Launcher(kernels.gather_kernel, tensors[:-1], constants)
 
     def __call__(self, block: Tensor, rows: int) -> None:
         """Draw a batch into a block of memory."""
         if self._draw is not None:
             self._draw((-(-rows // DRAWN), 1, 1), None, block, rows)
-        self._gather((-(-rows // self._size), self._parts, 1), None, block, rows)
+        self._gather((-(-rows // self._size), self._programs, 1), None, block, rows)
 
 
 def _sample_batch(changed: list[Tensor], others: list[Tensor], recipe: list[float], rows: int, nbytes: int) -> Tensor:

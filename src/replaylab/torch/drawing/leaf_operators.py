@@ -95,16 +95,7 @@ def update_leaves(
     """Apply feedback (n,), the last value for equal ids; return how many steps were stored, int64 ().
 
     Steps that were not stored and values that are not valid are added to the second and third of `counts`.
-
-    Args:
-        changed: The first of `TreeTensors`, up to `counts`.
-        others: The other ones.
-        ids: int64 (n,).
-        values: TD errors or priorities (n,).
-        kind: Kind of the values, as `feedback_kind` returns it.
-        most: The largest leaf.
-        capacity: C.
-        triton: Whether kernels of Triton run.
+    `changed` and `others` are `TreeTensors`, up to `counts` and behind it.
     """
     tensors = TreeTensors(*changed, *others)
     if triton:

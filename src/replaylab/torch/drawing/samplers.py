@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sampler, Uniform
+from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, ReLo, Sampler, Uniform
 from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
 from replaylab.torch.drawing.launches import CHANGED, FeedbackLaunches, TreeTensors, count_launcher
 from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, update_leaves, weigh_leaves
@@ -209,14 +209,7 @@ class GeometricDraws(Draws):
 
 
 class ProportionalDraws(Draws):
-    """`Prioritized`, `ReLo` and `LAP`: draws in proportion to integer leaves, by slot.
-
-    Args:
-        sampler: Configuration of the sampler.
-        ring: The stored steps.
-        real: The dtype of probabilities.
-        triton: Whether kernels of Triton run.
-    """
+    """`Prioritized`, `ReLo` and `LAP`: draws in proportion to integer leaves, by slot."""
 
     sampler: Prioritized | LAP
     tree: PriorityTree
@@ -288,15 +281,6 @@ class ProportionalDraws(Draws):
 
 def draws_of(sampler: Sampler, ring: StepRing, real: torch.dtype, triton: bool) -> Draws:
     """Return the draws for a sampler, with or without Triton's kernels."""
-    match sampler:
-        case Uniform():
-            return UniformDraws(sampler, ring, real, triton)
-        case Combined():
-            return CombinedDraws(sampler, ring, real, triton)
-        case Recency():
-            return RecencyDraws(sampler, ring, real, triton)
-        case Geometric():
-            return GeometricDraws(sampler, ring, real, triton)
-        case Prioritized() | LAP():
-            return ProportionalDraws(sampler, ring, real, triton)
-    raise ConfigError(f"DeviceReplay cannot draw by {sampler}")
+    kinds: dict[type[Sampler], type[Draws]] = dict.fromkeys((Prioritized, ReLo, LAP), ProportionalDraws)
+    kinds |= {Uniform: UniformDraws, Combined: CombinedDraws, Recency: RecencyDraws, Geometric: GeometricDraws}
+    return kinds[type(sampler)](sampler, ring, real, triton)

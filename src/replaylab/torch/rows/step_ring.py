@@ -47,13 +47,7 @@ class StepRing(nn.Module):
     tally: Tensor
 
     def __init__(
-        self,
-        capacity: int,
-        envs: int,
-        frames: RowPacking,
-        rest: RowPacking,
-        sides: int | None,
-        device: torch.device,
+        self, capacity: int, envs: int, frames: RowPacking, rest: RowPacking, sides: int | None, device: torch.device
     ) -> None:
         super().__init__()
         self.capacity, self.envs, self.sides = capacity, envs, sides
@@ -120,13 +114,7 @@ def store_rows(ring: list[Tensor], rows: list[Tensor], envs: int) -> Tensor:
 
 
 def _store_derived(
-    ring: list[Tensor],
-    ids: Tensor,
-    slots: Tensor,
-    new_frames: Tensor,
-    new_flags: Tensor,
-    following: Tensor,
-    envs: int,
+    ring: list[Tensor], ids: Tensor, slots: Tensor, new_frames: Tensor, new_flags: Tensor, following: Tensor, envs: int
 ) -> Tensor:
     """Store observations, and next observations that are not the next row's; return the first id that is kept.
 
