@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from replaylab.replay import LAP, Combined, Field, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Uniform
 from replaylab.torch import DeviceReplay
@@ -34,10 +35,14 @@ SAMPLERS = (
 )
 
 
+def field_dtype(field):
+    return torch.from_numpy(np.zeros(0, field.dtype)).dtype
+
+
 def numbers(field, length, generator):
     """Random numbers of a field, of two environments."""
     numbers = torch.rand((length, 2, *field.shape), generator=generator) * 200
-    return numbers.to(torch.from_numpy(np.zeros(0, field.dtype)).dtype)
+    return numbers.to(field_dtype(field))
 
 
 def buffers(replay):
@@ -152,6 +157,40 @@ def odd_fields():
     assert_same_buffers(*replays)
 
 
+class Operations(TorchDispatchMode):
+    """Records the names of PyTorch's operations."""
+
+    def __enter__(self):
+        self.names = set()
+        return super().__enter__()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def counted_launches(sampler, next_obs, adds, updates):
+    """Count the launches of calls, beside which PyTorch only allocates."""
+    replay = DeviceReplay(
+        40, FIELDS, num_envs=2, sampler=sampler, next_obs=next_obs, device="cpu", seed=0, kernels="triton"
+    )
+    obs = {name: torch.zeros((2, *field.shape), dtype=field_dtype(field)) for name, field in OBS.items()}
+    flag, ids, errors = torch.zeros(2, dtype=torch.bool), torch.arange(2), torch.ones(2)
+    steps = {"obs": obs, "next_obs": obs, "reward": torch.zeros(2), "tag": torch.zeros((2, 3), dtype=torch.int16)}
+    calls = (
+        (adds, lambda: replay.add(**steps, terminated=flag, truncated=flag)),
+        (updates, lambda: replay.update_priorities(ids, errors)),
+    )
+    for wanted, call in calls:
+        launches = []
+        with patch.object(Launcher, "__call__", lambda self, *_: launches.append(self)), Operations() as operations:  # noqa: B023
+            call()
+        assert len(launches) == wanted, launches
+        assert operations.names <= {"arange", "ones", "empty", "empty_like", "slice", "select", "view"}, (
+            operations.names
+        )
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for number, (sampler, next_obs) in enumerate(itertools.product(SAMPLERS, ("stored", "derived"))):
@@ -159,4 +198,7 @@ if __name__ == "__main__":
     compiled_calls(SAMPLERS[0], "derived")
     compiled_calls(Uniform(), "stored")
     odd_fields()
+    counted_launches(Uniform(), "stored", 1, 1)
+    counted_launches(SAMPLERS[0], "stored", 1, 2)
+    counted_launches(SAMPLERS[0], "derived", 2, 2)
     print("equal")

@@ -70,12 +70,16 @@ def drawn_ages(
     size = head - tail
     numbers = out.to(tl.pointer_type(tl.int64))
     floats = out.to(tl.pointer_type(tl.float32)) + rows * (6 + COPIED)
+    odds = out.to(tl.pointer_type(tl.float64)) + rows + row
     if KIND == 1:  # `draw_kernel` drew them
         age = head - 1 - tl.maximum(tl.load(numbers + row, mask=row < rows, other=0), tail)
-        leaf = tl.load(numbers + rows + row, mask=once, other=1)
         turn = tl.load(scratch + 4)
-        live, least = tl.load(scratch), tl.load(scratch + 1 + turn)
-        probability, weight = weights_of(leaf, live, least, size, scheduled_at, WEIGHTED, BY_BATCH)
+        if tl.program_id(1) == 0:
+            leaf = tl.load(numbers + rows + row, mask=once, other=1)
+            live, least = tl.load(scratch), tl.load(scratch + 1 + turn)
+            probability, weight = weights_of(leaf, live, least, size, scheduled_at, WEIGHTED, BY_BATCH)
+            tl.store(odds, probability, mask=once)
+            tl.store(floats + row, weight, mask=once)
         counting = (tl.program_id(0) == 0) & (tl.program_id(1) == 0)
         tl.store(scratch + 2 - turn, _MOST, mask=counting)
         tl.store(scratch + 3, 1 - turn, mask=counting)
@@ -83,7 +87,8 @@ def drawn_ages(
         age, probability = random_ages(
             keys, draws, scheduled_at, call_at, row, rows, size, KIND, STRATIFIED, BURST, LEAST, LOG_KEPT
         )
-        weight = tl.full(row.shape, 1.0, tl.float32)
+        tl.store(odds, probability, mask=once)
+        tl.store(floats + row, tl.full(row.shape, 1.0, tl.float32), mask=once)
         tl.store(numbers + row, head - 1 - age, mask=row < rows)
         tl.debug_barrier()  # this program has read what the last program, which counts, changes
         programs = tl.num_programs(0) * tl.num_programs(1)
@@ -94,8 +99,6 @@ def drawn_ages(
             tl.store(call_at, tl.where(call >= BURST, 1, call + 1), mask=counting)
     tl.store(draws, tl.load(draws) + 1, mask=counting)
     tl.store(counts, tl.load(counts) + rows, mask=counting)
-    tl.store(out.to(tl.pointer_type(tl.float64)) + rows + row, probability, mask=once)
-    tl.store(floats + row, weight, mask=once)
     return age
 
 
