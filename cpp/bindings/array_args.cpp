@@ -239,6 +239,16 @@ void FieldBorder::read(nb::handle value, const Leading& leading, Input& input) c
     input.data = PyArray_BYTES(as_array(input.keep));
 }
 
+void FieldBorder::read_each(nb::handle value, const std::vector<std::int64_t>& ids, Input& input) const {
+    const bool plain = PyArray_Check(value.ptr()) &&
+                       has_shape(as_array(value), Leading{}, joined(ids, column_.shape)) &&
+                       is_plain(as_array(value), dtype_);
+    input.keep = plain ? nb::borrow<nb::object>(value)
+                       : call_arrays("fitted_to_ids", key_, value, dtype_,
+                                     nb::tuple(nb::cast(column_.shape)), nb::tuple(nb::cast(ids)));
+    input.data = PyArray_BYTES(as_array(input.keep));
+}
+
 std::int64_t FieldBorder::steps_of(nb::handle value, const Leading& leading) const {
     const int axis = leading.replicas >= 0 ? 1 : 0;
     if (PyArray_Check(value.ptr()) && PyArray_NDIM(as_array(value)) > axis)

@@ -72,6 +72,9 @@ class FieldBorder {
     // Borrows `value` if it fits as it is; otherwise replaylab.replay.data.arrays makes it fit or refuses it.
     void read(nb::handle value, const Leading& leading, Input& input) const;
 
+    // The same for values of ids of this shape, one each.
+    void read_each(nb::handle value, const std::vector<std::int64_t>& ids, Input& input) const;
+
     // The length of a value's steps axis.
     std::int64_t steps_of(nb::handle value, const Leading& leading) const;
 

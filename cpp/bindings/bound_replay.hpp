@@ -237,6 +237,25 @@ class BoundReplay {
         return replay_->update(flat.data, fed.data, flat.size / replay_->replicas(), td_errors);
     }
 
+    std::int64_t write(nb::handle ids, const nb::dict& values) {
+        await_draws();
+        const auto flat = read_ids(ids, replicas_);
+        std::vector<Input> inputs(fields_.size());
+        std::vector<const char*> sources(fields_.size(), nullptr);
+        for (std::size_t f = 0; f < fields_.size(); ++f) {
+            PyObject* value = PyDict_GetItemWithError(values.ptr(), fields_[f].key().ptr());
+            if (value == nullptr) continue;
+            fields_[f].read_each(value, flat.dims, inputs[f]);
+            copy_own(inputs[f], flat.size * fields_[f].column().bytes);
+            sources[f] = inputs[f].data;
+        }
+        std::int64_t written = 0;
+        when_thawed([&] {
+            return replay_->write(flat.data, flat.size / replay_->replicas(), sources.data(), written);
+        });
+        return written;
+    }
+
     nb::object probabilities(nb::handle ids, std::int64_t batch, const std::vector<double>& scheduled) {
         await_draws();
         const auto flat = read_ids(ids, replicas_);

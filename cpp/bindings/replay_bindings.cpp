@@ -228,6 +228,8 @@ void bind_calls(ReplayClass& replay) {
                      "numpy.typing.NDArray[numpy.bool_]]"))
         .def("end_episode", &BoundReplay::end_episode, nb::arg("where").none())
         .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
+        .def("write", &BoundReplay::write, nb::arg("ids").none(), nb::arg("values"),
+             nb::sig("def write(self, ids: object, values: dict[str, typing.Any]) -> int"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),
              nb::arg("scheduled"),
              nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "

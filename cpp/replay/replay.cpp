@@ -79,17 +79,17 @@ inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sour
 }
 
 // Whether the rows may change; the thread that keeps them from it would wait for ever.
-bool Replay::may_add() const {
+bool Replay::may_change() const {
     if (!lock_.frozen() || outside_) return true;
     if (!lock_.frozen_by_me()) return false;
     fail("SnapshotError",
-         "steps cannot be added by the thread that is saving the buffer, from a signal handler or a "
-         "callback; add them after save() has returned");
+         "steps cannot be added or changed by the thread that is saving the buffer, from a signal handler or a "
+         "callback; do so after save() has returned");
 }
 
 bool Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
     const auto held = lock_.take();
-    if (!may_add()) return false;
+    if (!may_change()) return false;
     if (asks_) check_decided();
     asks_ = false;
     if (clock_.field >= 0) check_clock(sources, steps, where);
@@ -212,7 +212,7 @@ void Replay::check_clock(const char* const* sources, std::int64_t steps, const b
 
 bool Replay::assign(const std::int64_t* places, std::int64_t n, std::int64_t* ids) {
     const auto held = lock_.take();
-    if (!may_add()) return false;
+    if (!may_change()) return false;
     Single& one = replays_[0];
     ids_.assign(places, places + n);  // the caller's array may change at any time
     for (const std::int64_t place : ids_)
@@ -483,15 +483,10 @@ std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::i
         Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
         values_.clear();
-        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
-            if (!one.ring.holds(ids[k])) {
-                one.tally.stale += ids[k] >= 0;
-                continue;
-            }
-            ++updated;
-            push_row(one.ring, one.ring.slot(ids[k]), slots_);
+        updated += for_stored(r, ids, n, [&](std::int64_t k, std::int64_t slot) {
+            push_row(one.ring, slot, slots_);
             while (values_.size() < slots_.size()) values_.push_back(values[k]);
-        }
+        });
         const auto fed = static_cast<std::int64_t>(slots_.size());
         if (fed > 0) one.sampler->update(one.ring, slots_.data(), values_.data(), fed, td_errors);
     }

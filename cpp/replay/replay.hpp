@@ -58,7 +58,7 @@ struct ReplayConfig {
 // What happened so far in one replica.
 struct Tally {
     std::int64_t samples = 0;  // rows drawn
-    std::int64_t stale = 0;    // ids given feedback whose step was not stored any more
+    std::int64_t stale = 0;    // ids of steps to change that were not stored any more
 };
 
 class Replay {
@@ -77,6 +77,11 @@ class Replay {
 
     // The next step of these environments [R][E] (null: of all) follows none that is stored.
     void end_episode(const bool* where);
+
+    // Writes values of the steps of ids [R][n] into their rows; of equal ids the last wins. sources[f] points at
+    // [R][n] values of field f, null: unchanged. Returns how many ids were still stored in `written`. False as for
+    // add; throws, changing nothing, on an id never given out, and where the rows are outside.
+    bool write(const std::int64_t* ids, std::int64_t n, const char* const* sources, std::int64_t& written);
 
     // For every environment [R][E]: whether the next step stored begins an episode, and whether the next one
     // given is left out, for it is the environment resetting itself. Not for rows outside, which keep that.
@@ -200,6 +205,7 @@ class Replay {
         Tally tally;
         std::vector<double> times;            // by slot, where the sampler has a clock
         double now = kNever, added = kNever;  // the latest of them, and of those that this process added
+        std::int64_t writes = 0;              // calls that have changed rows of stored steps
     };
 
     // The field of this name, where it says of each step whether it ended its episode, or its time.
@@ -221,7 +227,7 @@ class Replay {
     void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
     void check_clock(const char* const* sources, std::int64_t steps, const bool* where);
     void note_times(std::int64_t replica);
-    bool may_add() const;
+    bool may_change() const;
     void require_streams() const;
     bool resets_next(const Single& one, std::int64_t env) const {
         return skip_after_end_ && one.last[static_cast<std::size_t>(env)] == kEnded;
@@ -240,6 +246,24 @@ class Replay {
     void draw(std::int64_t replica, std::int64_t batch, const double* scheduled, char* const* targets,
               std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
     Source source(std::int64_t replica);
+    // Calls function(k, slot) for every id k of a replica's that is still stored, and counts the others as stale.
+    // Returns the number of calls.
+    template <typename Function>
+    std::int64_t for_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n,
+                            const Function& function) {
+        Single& one = replays_[static_cast<std::size_t>(replica)];
+        std::int64_t found = 0;
+        for (std::int64_t k = replica * n; k < (replica + 1) * n; ++k) {
+            if (!one.ring.holds(ids[k])) {
+                one.tally.stale += ids[k] >= 0;
+                continue;
+            }
+            ++found;
+            function(k, one.ring.slot(ids[k]));
+        }
+        return found;
+    }
+
     void check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const;
     const std::int64_t* checked(const std::int64_t* ids, std::int64_t n);
     void count(Single& one, std::int64_t rows);

@@ -74,6 +74,8 @@ void Replay::visit(StateVisitor& state) {
         state.must(one.counts.size() == counted, "replay_counts");
         state.count("samples", one.tally.samples);
         state.count("stale", one.tally.stale);
+        // Saved only if there were any, so that other snapshots keep their format.
+        if (state.restoring() ? state.has("writes") : one.writes > 0) state.count("writes", one.writes);
         if (one.episodes) one.episodes->visit(state);
         if (one.episodes && state.restoring()) state.must(one.episodes->fits(one.ring), "episodes");
         rows_.visit(r, state);

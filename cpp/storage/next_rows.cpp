@@ -78,6 +78,25 @@ void NextRows::dropped(std::int64_t slot) {
     if (newest == slot) newest = kNone;
 }
 
+void NextRows::write(std::int64_t slot, const char* const* sources, std::int64_t place) {
+    const std::int64_t next = row(slot);
+    each_pair([&](std::size_t c, const Column& column, std::size_t source) {
+        if (sources[source] == nullptr) return;
+        const char* value = sources[source] + place * column.bytes;
+        if (!column.compressed) {
+            std::memcpy(rows_.row(replica_, next) + column.offset, value,
+                        static_cast<std::size_t>(column.bytes));
+            return;
+        }
+        PackedLog& log = rows_.log(replica_, c);
+        const PackedLog::Ref old = rows_.ref(replica_, next, c);
+        const auto number = static_cast<std::int64_t>(old & ~PackedLog::kLoose);
+        const bool loose = (old & PackedLog::kLoose) != 0;
+        rows_.set_ref(replica_, next, c, loose ? log.set_loose(number, value) : log.put(value));
+        log.release(old);
+    });
+}
+
 void NextRows::visit(StateVisitor& state) {
     const auto stride = static_cast<std::size_t>(rows_.stride());
     const std::size_t words = (stride + 7) / 8;

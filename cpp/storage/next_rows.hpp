@@ -34,6 +34,10 @@ class NextRows {
     // The step in this slot is about to be overwritten.
     void dropped(std::int64_t slot);
 
+    // Changes the next observation of this slot's step to number `place` of the sources, where they are not
+    // null: in the row that shows it, which may be the next step's.
+    void write(std::int64_t slot, const char* const* sources, std::int64_t place);
+
     // The row whose observation comes after this slot's step.
     std::int64_t row(std::int64_t slot) const { return next_[static_cast<std::size_t>(slot)]; }
 

@@ -38,10 +38,11 @@ class OracleReplica:
     Args:
         capacity: steps kept, first in first out.
         sampler: the sampler whose sampling distribution is wanted.
+        derived: whether a step's next_obs and an equal obs of the next step are one value, so that both change.
     """
 
-    def __init__(self, capacity, sampler):
-        self.capacity, self.sampler = capacity, sampler
+    def __init__(self, capacity, sampler, derived=False):
+        self.capacity, self.sampler, self.derived = capacity, sampler, derived
         self.steps = []  # id -> {path: array}, for every step ever given
         self.priorities = {}  # id -> priority, for every step still stored
         self.episodes = []  # id -> the ids of its whole episode, as far as it was given
@@ -52,6 +53,8 @@ class OracleReplica:
         self.due = 0  # a queue's: every id below was drawn
         self.largest_ever = 1.0  # of all priorities that any step had
         self.first = 0  # the lowest id that was not cleared
+        self.newest = {}  # environment -> the id of its newest step
+        self.after = {}  # id -> the id of the step whose obs is its next_obs, if they are one value
 
     @property
     def stored(self):
@@ -70,6 +73,11 @@ class OracleReplica:
         ever = getattr(self.samplers[-1], "new_steps", "largest_stored") == "largest_ever"
         self.priorities[id_] = self.largest_ever if ever else largest
         self.steps.append(step)
+        before, self.newest[env] = self.newest.get(env, -1), id_
+        if self.derived and before in self.stored:
+            nexts = {path: step["obs", *path[1:]] for path in step if path[0] == "next_obs"}
+            if all(self.steps[before][path].tobytes() == obs.tobytes() for path, obs in nexts.items()):
+                self.after[before] = id_
         episode = self.open.setdefault(env, [])
         self.episodes.append(episode)
         self.times.append(len(episode))
@@ -83,6 +91,20 @@ class OracleReplica:
         """Let an environment's episode be over, if it has one."""
         if episode := self.open.pop(env, []):
             self.ends[episode[-1]] = terminated
+
+    def write(self, ids, values):
+        """Write values {path: (n, ...)} of steps, all obs before all next_obs; count the ids that were still stored."""
+        before = {after: id_ for id_, after in self.after.items()}
+        for path in sorted(values, key=lambda path: path[0] == "next_obs"):
+            for id_, value in zip(ids, values[path], strict=True):
+                if id_ not in self.stored:
+                    continue
+                self.steps[id_][path] = value
+                if path[0] == "next_obs" and id_ in self.after:
+                    self.steps[self.after[id_]]["obs", *path[1:]] = value
+                if path[0] == "obs" and id_ in before:
+                    self.steps[before[id_]]["next_obs", *path[1:]] = value
+        return sum(id_ in self.stored for id_ in ids)
 
     def clear(self):
         """Drop every step; ids continue at the next multiple of the capacity, and episodes as if nothing had been."""
@@ -195,10 +217,10 @@ class OracleReplica:
 class OracleBuffer:
     """R replicas of E environments, fed one environment step at a time. Shapes here all have R, T, E."""
 
-    def __init__(self, capacity, *, num_envs=None, replicas=None, sampler=None, autoreset=None):
+    def __init__(self, capacity, *, num_envs=None, replicas=None, sampler=None, autoreset=None, derived=False):
         self.capacity, self.num_envs, self.replicas = capacity, num_envs or 1, replicas or 1
         self.sampler, self.autoreset = sampler or Uniform(), autoreset
-        self.replay = [OracleReplica(capacity, self.sampler) for _ in range(self.replicas)]
+        self.replay = [OracleReplica(capacity, self.sampler, derived) for _ in range(self.replicas)]
         self.to_skip = np.zeros((self.replicas, self.num_envs), bool)  # NEXT_STEP: the coming step is a reset
 
     def extend(self, tree, where, final_obs=None):

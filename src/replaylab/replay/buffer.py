@@ -362,6 +362,45 @@ class ReplayBuffer(CommonMembers):
         """
         return self._parts.layout.unflatten(iter(self._parts.core.gather(ids, False).values()))
 
+    def write(self, ids: npt.ArrayLike, /, **values: Any) -> int:
+        """Change stored values of these steps, such as recurrent states, relabeled rewards or labels.
+
+        Later draws, `get` and `columns` show the new values; batches that were returned before keep theirs. Ids are
+        treated as `update_priorities` does: those whose step has been dropped since change nothing, nor does −1; for
+        equal ids, the last one counts. Other fields, priorities, replay counts and random streams stay. The next
+        `save` writes all rows again.
+
+        With ``next_obs="derived"``, a step's ``obs`` is also the ``next_obs`` of the step before it, if they were equal
+        when the step was added; both change. An episode's last ``next_obs``, and that of the newest step, are separate
+        values: pass ``next_obs`` to change them. Passed for another step, it changes the ``obs`` of the next one, after
+        the ``obs`` of the same call was written.
+
+        Args:
+            ids: int64 ``[R] ...``, from `add`, `extend` or a batch.
+            **values: Some of the fields, of shape ``[R] ... *field.shape`` and a dtype that `add` takes; nested
+                fields may be given in part. A tensor of PyTorch may be on any device. With
+                ``FrameStack(stacked_input=True)``: single frames.
+
+        Returns:
+            How many of the ids were still stored.
+
+        Raises:
+            FieldError: A field is unknown, or ``terminated`` or ``truncated``, or there is none.
+            ShapeError, DtypeError: A value does not fit its field or the ids; nothing is changed.
+            IdError: An id was never assigned.
+            ConfigError: The rows are in a `storage`, where other processes read them at any time.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> buffer = ReplayBuffer(3, {"x": Field(), "label": Field((), int)}, seed=0)
+            >>> ids = buffer.extend(x=[0.0, 1.0, 2.0, 3.0], label=[-1, -1, -1, -1])
+            >>> buffer.write(ids, label=[5, 6, 7, 8])  # the first step was overwritten
+            3
+            >>> buffer.get([1, 3])["label"].tolist()
+            [6, 8]
+        """
+        return self._parts.core.write(ids, self._parts.layout.written(values))
+
     @property
     def columns(self) -> dict[str, Any]:
         """Read-only views of every field by slot, ``[R] C *field.shape``; id i is in slot i mod C.

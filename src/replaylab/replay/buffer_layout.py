@@ -6,7 +6,7 @@ from typing import Any
 from replaylab import _core
 from replaylab.machine import machine_memory
 from replaylab.replay.buffer_config import BufferConfig
-from replaylab.replay.data.arrays import refuse, steps_of
+from replaylab.replay.data.arrays import check_written, refuse, steps_of
 from replaylab.replay.data.autoreset import with_final_obs
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Field
@@ -86,6 +86,16 @@ class BufferLayout:
                 for path, value in values.items()
             }
         return values, length if length is not None else 1
+
+    def written(self, steps: dict[str, Any]) -> dict[str, Any]:
+        """Return the flat values of one call of `write`.
+
+        Raises:
+            FieldError: A field is unknown or cannot be changed, or there is none.
+        """
+        values = dict(flatten_as(self._fields, steps))
+        check_written(values, tuple(self.flat))
+        return values
 
     def relabel(self, columns: dict[str, Any]) -> None:
         """Recompute the columns that depend on the goal, in place, if the buffer has a `Hindsight` transform."""

@@ -88,7 +88,7 @@ class ReplayStats:
         never_replayed: Share of the stored steps that were never drawn.
         replay_gini: Gini coefficient of the stored steps' replay counts: 0 if all are equal, near 1 if a few steps
             had nearly all of them.
-        stale_updates: Ids given to `update_priorities` whose step was not stored any more.
+        stale_updates: Ids given to `update_priorities` or `write` whose step was not stored any more.
         moved_share: Share of the rows drawn so far for which `replaylab.research.ByStepsToEnd` found no step in their
             bin or a neighbouring one; 0 with `replaylab.research.Tape`. None with other samplers.
     """

@@ -87,8 +87,9 @@ def write(
         check: Raises if the buffer cannot be loaded from this manifest.
     """
     with Bundle(path, SCHEMA).replacing() as draft:
-        # Compaction of compressed values changes references in rows whose steps have not changed.
+        # Compaction of compressed values changes references in rows whose steps have not changed; `write`, values.
         moves = sum(int(array[2]) for name, array in state.items() if ".packed." in name and name.endswith(".segments"))
+        moves += sum(int(array[0]) for name, array in state.items() if name.endswith(".writes"))
         width, before = max(1, STRETCH // max(1, row_dtype.itemsize)), draft.before
         if before is not None and (
             (before["token"], before["moves"], before["stretch"], len(before["next_ids"]))

@@ -15,7 +15,7 @@ from replaylab.torch.options import DeviceOptions, kernels_run
 from replaylab.torch.rows.assembly import Assembly
 from replaylab.torch.rows.packing import packings
 from replaylab.torch.rows.step_ring import DropWatch, checked_ring
-from replaylab.torch.rows.tensors import feedback_tensors, incoming_steps
+from replaylab.torch.rows.tensors import feedback_tensors, incoming_steps, written_tensors
 from replaylab.torch.storing.steps import StepStorage
 
 
@@ -103,6 +103,21 @@ class DeviceParts(nn.Module):
         """Apply feedback and return how many of the ids were stored."""
         rows, values, priorities = feedback_tensors(ids, td_error, priority, self.options)
         return self.draws.update(rows, values, priorities, self.counts)
+
+    def write(self, ids: Any, values: dict[str, Any]) -> Tensor:
+        """Change stored values and return how many of the ids were stored."""
+        rows, tensors = written_tensors(ids, self.layout.written(values), self.options)
+        frames, rest = (
+            [
+                (columns, packing.words(path, tensors[path]))
+                for path, columns in packing.columns.items()
+                if path in tensors
+            ]
+            for packing in self.packings
+        )
+        stored = self.ring.write(rows, frames, rest).sum()
+        self.counts[1].add_(len(rows) - stored)
+        return stored
 
     def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:
         """Return the sampling probabilities of some steps (n,)."""

@@ -282,6 +282,28 @@ class DeviceReplay(nn.Module):
         """
         return self.parts.update(ids, td_error, priority)
 
+    @torch.no_grad()
+    def write(self, ids: Any, /, **values: Any) -> Tensor:
+        """Change stored values of these steps, as `ReplayBuffer.write` does.
+
+        With ``next_obs="derived"``, the ``obs`` of a step is also the ``next_obs`` of the step before it if they were
+        equal when the step was added. Other next observations, such as those of truncated steps in the side ring,
+        cannot be changed.
+
+        Args:
+            ids: int64 of any shape.
+            **values: Some of the fields, of the shape of the ids, then the field's.
+
+        Returns:
+            How many of the ids were still stored, int64 (): ``int()`` of it waits for the device.
+
+        Raises:
+            FieldError: A field is unknown, or ``terminated``, ``truncated`` or a derived ``next_obs``, or there is
+                none.
+            ShapeError, DtypeError: A value does not fit its field or the ids; nothing is changed.
+        """
+        return self.parts.write(ids, values)
+
     def captured(self, batch_size: int) -> Captured[Batch]:
         """Return a function that draws a batch as `sample` does, by one launch of a CUDA graph.
 

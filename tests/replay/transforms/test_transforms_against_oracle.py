@@ -85,6 +85,10 @@ class TransformMachine(RuleBasedStateMachine):
     def update_priorities(self, n):
         self.world.update_priorities(n)
 
+    @rule(n=st.integers(0, 20))
+    def write(self, n):
+        self.world.write(n)
+
     @rule()
     def save_and_load(self):
         self.world.reload(self.folder.name)
@@ -196,6 +200,8 @@ def drive(world, steps, folder):
         added += each * (T or 1)
         if world.sampler.wants_feedback:
             world.update_priorities(5)
+        if rng.random() < 0.3:
+            world.write(int(rng.integers(0, 6)))
         world.check_sample(int(rng.integers(1, 6)), again=rng.random() < 0.3)
         if rng.random() < 0.1:
             world.end_episodes()

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from replaylab.episode_ends import ENDS
 from replaylab.errors import EmptyBufferError, PriorityError
 from replaylab.replay import (
     Aged,
@@ -271,7 +272,7 @@ class TransformWorld:
         self.buffer = ReplayBuffer(
             capacity, self.fields, transforms=transforms, next_obs=next_obs, episodes=episodes, seed=seed, **options
         )
-        self.oracle = OracleBuffer(capacity, **options)
+        self.oracle = OracleBuffer(capacity, derived=next_obs == "derived", **options)
         self.rows = [TransformOracle(replay, transforms) for replay in self.oracle.replay]
         self.rng = np.random.default_rng(seed)
         counter = iter(range(1, 2**24))
@@ -414,6 +415,34 @@ class TransformWorld:
     def epsilon(self):
         """The number that the innermost sampler adds to errors."""
         return self.oracle.replay[0].samplers[-1].epsilon
+
+    def write(self, n):
+        """Write some fields of steps, some of them long gone; of equal ids the last counts."""
+        ids = np.stack([self.any_ids(rows.replay, n) for rows in self.rows])
+        names = [name for name in self.fields if name not in ENDS]
+        names = set(self.rng.choice(names, self.rng.integers(1, len(names) + 1), replace=False))
+        script = self.scripts[0, 0]
+        records = [[script.record(script.observe(), script.observe()) for _ in row] for row in ids]
+        values = {
+            path: np.array([[step[path] for step in row] for row in records], field.dtype).reshape(
+                *ids.shape, *field.shape
+            )
+            for path, field in self.leaves.items()
+            if path[0] in names
+        }
+        outward = unflatten({path: self.outer(value) for path, value in values.items()})
+        count = self.buffer.write(self.outer(ids), **outward)
+        assert type(count) is int
+        written = 0
+        for r, (rows, row) in enumerate(zip(self.rows, ids.tolist(), strict=True)):
+            written += rows.replay.write(row, {path: value[r] for path, value in values.items()})
+            rows.goals_known_at = None
+        assert count == written
+
+    def any_ids(self, replay, n):
+        """Ids of steps, some of them long gone, and -1."""
+        ids = self.rng.integers(max(replay.stored.start - 3, -1), max(replay.stored.stop, 1), n)
+        return ids if replay.stored else np.full(n, -1)
 
     def outer(self, rows):
         """Drop the axis of replicas if there are none."""

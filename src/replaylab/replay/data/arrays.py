@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import LARGEST, InvalidArgument, checked, shown, whole
+from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, DtypeError, FieldError, IdError, ShapeError
 from replaylab.replay.data.fields import names_error
 from replaylab.replay.data.progress import Progress
@@ -34,9 +35,35 @@ def fitted(
         ShapeError: The value has another shape.
         DtypeError: The value cannot be stored in `dtype` unchanged.
     """
-    array = as_array(f"field `{name}`", value)
     lengths = {"replicas": replicas, "steps": steps, "num_envs": num_envs}
-    leading = {axis: n for axis, n in lengths.items() if n is not None}
+    return fitted_to(name, value, dtype, shape, {axis: n for axis, n in lengths.items() if n is not None})
+
+
+def fitted_to_ids(
+    name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], ids_shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Return a field's values, one for each id, as a C-contiguous array of the shape of the ids, then `shape`.
+
+    Raises:
+        ShapeError, DtypeError: As for `fitted`.
+    """
+    return fitted_to(name, on_cpu(value), dtype, shape, axes_of_ids(ids_shape))
+
+
+def axes_of_ids(ids_shape: tuple[int, ...]) -> dict[str, int]:
+    """Return the lengths of the axes of ids, by names for messages."""
+    return {f"ids.shape[{axis}]": n for axis, n in enumerate(ids_shape)}
+
+
+def fitted_to(
+    name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], leading: Mapping[str, int]
+) -> npt.NDArray[Any]:
+    """Return a field's value as a C-contiguous array of the leading axes, by their names, then `shape`.
+
+    Raises:
+        ShapeError, DtypeError: As for `fitted`.
+    """
+    array = as_array(f"field `{name}`", value)
     check_shape(name, array.shape, leading, shape)
     return cast(f"field `{name}`", array, dtype)
 
@@ -265,3 +292,18 @@ def refuse(call: str, arguments: Mapping[str, Any], fields: tuple[str, ...]) -> 
         )
     steps = {name: value for name, value in arguments.items() if name not in ("where", "final_obs")}
     raise names_error(call, steps, fields)
+
+
+def check_written(values: Mapping[str, Any], fields: tuple[str, ...]) -> None:
+    """Check the names of the fields that `write` changes.
+
+    Raises:
+        FieldError: A field is unknown or cannot be changed, or there is none.
+    """
+    if fixed := [name for name in ENDS if name in values]:
+        raise FieldError(
+            f"`{fixed[0]}` of a stored step cannot be changed, since episodes, n-step returns and sequences depend on "
+            "it; leave it out"
+        )
+    if not values or not values.keys() <= set(fields):
+        raise names_error("write", values, fields, any_of_them=True)

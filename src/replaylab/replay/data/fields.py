@@ -194,10 +194,13 @@ def next_paths(needs: str, fields: Mapping[str, Field]) -> dict[str, str]:
     return pairs
 
 
-def names_error(call: str, arguments: Mapping[str, Any], fields: Iterable[str]) -> FieldError:
-    """Return the error for a call whose arguments are not every field exactly once."""
+def names_error(
+    call: str, arguments: Mapping[str, Any], fields: Iterable[str], *, any_of_them: bool = False
+) -> FieldError:
+    """Return the error for a call whose arguments are not every field exactly once, or `any_of_them`."""
     fields = tuple(fields)
-    missing = [f"`{name}`" for name in fields if name not in arguments]
+    missing = [f"`{name}`" for name in fields if name not in arguments and not any_of_them]
+    missing += ["a field"] * (any_of_them and not arguments)
     unknown = []
     for name in arguments:
         if name not in fields:

@@ -52,7 +52,7 @@ class RowPacking:
         if not self.columns:
             device = next(iter(values.values())).device if values else None
             return torch.zeros(count, 0, dtype=torch.int32, device=device)
-        words = [self._words(path, values[path]) for path in self.columns]
+        words = [self.words(path, values[path]) for path in self.columns]
         return words[0] if len(words) == 1 else torch.cat(words, 1)
 
     def unpack(self, path: str, words: Tensor, count: int) -> Tensor:
@@ -64,7 +64,8 @@ class RowPacking:
         value = words.view(dtype).view(count, *shape)
         return value if dtype == self.dtypes[path] else value.to(self.dtypes[path])
 
-    def _words(self, path: str, value: Tensor) -> Tensor:
+    def words(self, path: str, value: Tensor) -> Tensor:
+        r"""Return the words of a field (n, \*shape), int32 (n, width)."""
         dtype = self.stored[path]
         flat = (value if value.dtype == dtype else value.to(dtype)).reshape(len(value), -1)
         if flat.dtype.itemsize == WORD:

@@ -17,6 +17,10 @@ PRIORITY_NBYTES = 17
 """Bytes of a step's leaf, ticket and share of the nodes above."""
 
 
+Columns = list[tuple[slice, Tensor]]
+"""Words (n, width) for some columns of rows."""
+
+
 class StepRing(nn.Module):
     """Steps by slot: id i is in slot i mod C, and id i + E is the next step of its environment.
 
@@ -83,6 +87,19 @@ class StepRing(nn.Module):
     def ended(self, ids: Tensor) -> Tensor:
         """Return whether the episode ends with each step, for any reason."""
         return self.flags[ids % self.capacity] != 0
+
+    def write(self, ids: Tensor, frames: Columns, rest: Columns) -> Tensor:
+        """Write words (n, width) of some columns of `frames` and `rest` for steps (n,); return which are stored, (n,).
+
+        Of equal ids the last one counts. All rows of a slot write the same words, so their order does not matter.
+        """
+        slots, stored = ids % self.capacity, self.stored(ids)
+        keys, order = (2 * slots + stored).sort(stable=True)  # of each slot, the last stored id comes last
+        last = order[torch.searchsorted(keys, 2 * slots + 1, right=True) - 1]
+        for rows, written in ((self.frames, frames), (self.rest, rest)):
+            for columns, words in written:
+                rows[slots, columns] = torch.where(stored[last, None], words[last], rows[slots, columns])
+        return stored
 
     @property
     def most_steps(self) -> int:

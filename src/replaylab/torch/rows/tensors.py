@@ -4,6 +4,7 @@ Tensors are checked by shape and dtype only: values would need a wait. All other
 as those of a `ReplayBuffer` are.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,16 @@ from replaylab.errors import DtypeError, FieldError, ShapeError
 from replaylab.replay.data.arrays import (
     CASTABLE,
     as_array,
+    axes_of_ids,
     check_shape,
     feedback_of,
-    fitted,
+    fitted_to,
     ids_array,
     refuse,
     values_array,
 )
 from replaylab.replay.data.fields import Field
-from replaylab.torch.options import DeviceOptions, top
+from replaylab.torch.options import DeviceOptions, top, torch_dtype
 from replaylab.torch.rows.packing import TERMINATED, TRUNCATED
 from replaylab.trees import flatten_as
 
@@ -77,8 +79,7 @@ def field_tensor(
     ):  # the most frequent case
         return value.detach() if value.requires_grad else value
     if on_host(value):
-        lengths = (None, leading.get("steps"), leading.get("num_envs"))
-        return moved(fitted(path, value, field.dtype, field.shape, *lengths), device)
+        return moved(fitted_to(path, value, field.dtype, field.shape, leading), device)
     tensor = as_tensor(f"field `{path}`", value, device)
     check_shape(path, tuple(tensor.shape), leading, field.shape)
     if tensor.dtype != dtype and not _fits(tensor.dtype, dtype, field):
@@ -114,6 +115,28 @@ def ids_tensor(ids: Any, device: torch.device) -> Tensor:
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         raise DtypeError(f"`ids` must be integers, but got {tensor.dtype}; pass the ids that add or sample returned")
     return tensor.to(torch.int64)
+
+
+def written_tensors(ids: Any, values: Mapping[str, Any], options: DeviceOptions) -> tuple[Tensor, dict[str, Tensor]]:
+    r"""Return ids (n,) and flat values (n, \*shape) of `write`.
+
+    Raises:
+        FieldError: A next observation is derived, so it cannot be written.
+        ShapeError, DtypeError: A value does not fit its field or the ids.
+    """
+    derived = [path for path in values if options.derived and top(path) == "next_obs"]
+    if derived:
+        raise FieldError(
+            f"`{derived[0]}` is derived from the `obs` of the next step in this DeviceReplay, so it cannot be written; "
+            'write that `obs`, or make the replay with next_obs="stored"'
+        )
+    rows, device = ids_tensor(ids, options.device), options.device
+    leading, tensors = axes_of_ids(tuple(rows.shape)), {}
+    for path, value in values.items():
+        field = options.config.flat[path]
+        tensor = field_tensor(path, value, field, torch_dtype(path, field), leading, device)
+        tensors[path] = tensor.reshape(-1, *field.shape)
+    return rows.flatten(), tensors
 
 
 def feedback_tensors(ids: Any, td_error: Any, priority: Any, options: DeviceOptions) -> tuple[Tensor, Tensor, bool]:
