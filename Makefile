@@ -20,7 +20,7 @@
 #   make sanitize run tests of the core under address, undefined-behavior and thread sanitizers
 #   make golden   build an older commit too and compare the values that both compute, except those that golden/changes.toml lists (BASE=<commit>)
 #   make fuzz     read mutated snapshots and files of rows, for a minute (ARGS="--mutations 1000000": a million); and
-#                 compare 100,000 random calls of ageing buffers with the oracle
+#                 compare 100,000 random calls with the oracle
 #   make clean    remove what these targets wrote
 
 PYTHON ?= python3

@@ -244,8 +244,8 @@ void FieldBorder::read_each(nb::handle value, const std::vector<std::int64_t>& i
                        has_shape(as_array(value), Leading{}, joined(ids, column_.shape)) &&
                        is_plain(as_array(value), dtype_);
     input.keep = plain ? nb::borrow<nb::object>(value)
-                       : call_arrays("fitted_to_ids", key_, value, dtype_,
-                                     nb::tuple(nb::cast(column_.shape)), nb::tuple(nb::cast(ids)));
+                       : call_arrays("fitted_to_ids", key_, value, dtype_, nb::tuple(nb::cast(column_.shape)),
+                                     nb::tuple(nb::cast(ids)));
     input.data = PyArray_BYTES(as_array(input.keep));
 }
 

@@ -256,6 +256,13 @@ class BoundReplay {
         return written;
     }
 
+    std::int64_t remove(nb::handle ids) {
+        await_draws();
+        const auto flat = read_ids(ids, replicas_);
+        const WithoutGil no_gil;
+        return replay_->remove(flat.data, flat.size / replay_->replicas());
+    }
+
     nb::object probabilities(nb::handle ids, std::int64_t batch, const std::vector<double>& scheduled) {
         await_draws();
         const auto flat = read_ids(ids, replicas_);

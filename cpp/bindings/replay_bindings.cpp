@@ -230,6 +230,8 @@ void bind_calls(ReplayClass& replay) {
         .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
         .def("write", &BoundReplay::write, nb::arg("ids").none(), nb::arg("values"),
              nb::sig("def write(self, ids: object, values: dict[str, typing.Any]) -> int"))
+        .def("remove", &BoundReplay::remove, nb::arg("ids").none(),
+             nb::sig("def remove(self, ids: object) -> int"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),
              nb::arg("scheduled"),
              nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "

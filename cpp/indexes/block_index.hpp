@@ -27,12 +27,27 @@ class BlockIndex {
         weigh(ring, mass);
     }
 
+    // The steps in these slots were removed, which divides their blocks.
+    template <typename Mass>
+    void removed(const Ring& ring, const std::int64_t* slots, std::int64_t n, const Mass& mass) {
+        for (std::int64_t k = 0; k < n; ++k) {
+            const Episodes::Span span = ring.episodes()->span(slots[k]);
+            if (span.step > span.low)
+                blocks_.push_back(last_of_block(ring, ring.episodes()->slot(span, span.step - 1)));
+            if (span.step < span.high)
+                blocks_.push_back(last_of_block(ring, ring.episodes()->slot(span, span.step + 1)));
+            last_[static_cast<std::size_t>(slots[k])] = kNone;
+            put(slots[k], kNoBlock);
+        }
+        weigh(ring, mass);
+    }
+
     // The steps in these slots have another mass(slot) than before.
     template <typename Mass>
     void changed(const Ring& ring, const std::vector<std::int64_t>& slots, const Mass& mass) {
         for (const std::int64_t slot : slots) {
             const std::int64_t last = last_[static_cast<std::size_t>(slot)];
-            if (blocks_.empty() || blocks_.back() != last) blocks_.push_back(last);
+            if (last != kNone && (blocks_.empty() || blocks_.back() != last)) blocks_.push_back(last);
         }
         weigh(ring, mass);
     }

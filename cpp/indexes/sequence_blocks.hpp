@@ -20,7 +20,9 @@ inline std::int64_t last_of_block(const Ring& ring, std::int64_t slot) {
     return ring.episodes()->slot(span, std::min(span.high, last));
 }
 
-inline bool stands_for_row(const Ring& ring, std::int64_t slot) { return last_of_block(ring, slot) == slot; }
+inline bool stands_for_row(const Ring& ring, std::int64_t slot) {
+    return ring.shows(slot) && last_of_block(ring, slot) == slot;
+}
 
 // Appends the slots of the steps of this slot's row: its block, oldest first, or itself.
 inline void push_row(const Ring& ring, std::int64_t slot, std::vector<std::int64_t>& slots) {
@@ -52,7 +54,7 @@ inline std::int64_t first_of_block(const Ring& ring, std::int64_t slot) {
 inline std::int64_t count_rows(const Ring& ring) {
     if (!ring.in_blocks()) return ring.size();
     std::int64_t rows = 0;
-    for (std::int64_t slot = 0; slot < ring.size(); ++slot) rows += stands_for_row(ring, slot);
+    for (std::int64_t slot = 0; slot < ring.used(); ++slot) rows += stands_for_row(ring, slot);
     return rows;
 }
 

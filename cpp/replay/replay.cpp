@@ -63,6 +63,7 @@ std::int64_t Replay::nbytes() const {
     for (const Single& one : replays_) {
         grown += one.next_rows ? one.next_rows->grown_nbytes() : 0;
         grown += one.episodes ? one.episodes->grown_nbytes() : 0;
+        grown += one.ring.grown_nbytes();
     }
     return nbytes_ + grown + rows_.packed_nbytes();
 }
@@ -83,7 +84,8 @@ bool Replay::may_change() const {
     if (!lock_.frozen() || outside_) return true;
     if (!lock_.frozen_by_me()) return false;
     fail("SnapshotError",
-         "steps cannot be added or changed by the thread that is saving the buffer, from a signal handler or a "
+         "steps cannot be added or changed by the thread that is saving the buffer, from a signal handler or "
+         "a "
          "callback; do so after save() has returned");
 }
 
@@ -432,7 +434,8 @@ void Replay::count(const std::int64_t* given, std::int64_t n) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
         for (const std::int64_t* id = ids + r * n; id < ids + (r + 1) * n; ++id)
-            if (one.ring.holds(*id)) slots_.push_back(one.ring.slot(*id));  // else overwritten meanwhile
+            if (const std::int64_t slot = one.ring.find(*id); slot >= 0)
+                slots_.push_back(slot);  // else dropped
         assembly_.find_own(source(r), slots_.data(), static_cast<std::int64_t>(slots_.size()));
         count(one, n);
     }
@@ -459,8 +462,10 @@ void Replay::check_stored(std::int64_t replica, const std::int64_t* ids, std::in
     for (std::int64_t k = replica * n; k < (replica + 1) * n; ++k) {
         if (ring.holds(ids[k])) continue;
         if (ring.size() == 0) fail("IdError", "id ", ids[k], " is not stored: the buffer holds no step now");
+        if (ring.keeps(ids[k]))
+            fail("IdError", "id ", ids[k], " is not stored: it was removed; pass ids from stored_ids()");
         fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
-             ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
+             ring.next_id() - ring.used(), " to ", ring.next_id() - 1,
              "; steps that were overwritten cannot be read");
     }
 }
@@ -504,8 +509,8 @@ void Replay::probabilities(const std::int64_t* given, std::int64_t n, std::int64
         slots_.clear();
         places_.clear();
         for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
-            if (!one.ring.holds(ids[k])) continue;
-            const std::int64_t slot = one.ring.slot(ids[k]);
+            const std::int64_t slot = one.ring.find(ids[k]);
+            if (slot < 0) continue;
             const std::size_t before = slots_.size();
             push_row(one.ring, slot, slots_);
             if (slots_[before] != slot) slots_.resize(before);  // it does not stand for its block
@@ -548,12 +553,13 @@ void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t widt
     std::fill(out, out + n * replicas() * width, -1);
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         const Single& one = replays_[static_cast<std::size_t>(k / n)];
-        if (!one.ring.holds(ids[k])) continue;
+        const std::int64_t slot = one.ring.find(ids[k]);
+        if (slot < 0) continue;
         slots_.clear();
         if (width == 1)
-            slots_.push_back(first_of_block(one.ring, one.ring.slot(ids[k])));
+            slots_.push_back(first_of_block(one.ring, slot));
         else
-            push_row(one.ring, one.ring.slot(ids[k]), slots_);
+            push_row(one.ring, slot, slots_);
         for (std::size_t j = 0; j < slots_.size(); ++j)
             out[k * width + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
     }

@@ -78,10 +78,14 @@ class Replay {
     // The next step of these environments [R][E] (null: of all) follows none that is stored.
     void end_episode(const bool* where);
 
-    // Writes values of the steps of ids [R][n] into their rows; of equal ids the last wins. sources[f] points at
-    // [R][n] values of field f, null: unchanged. Returns how many ids were still stored in `written`. False as for
-    // add; throws, changing nothing, on an id never given out, and where the rows are outside.
+    // Writes values of the steps of ids [R][n] into their rows; of equal ids the last wins. sources[f] points
+    // at [R][n] values of field f, null: unchanged. Returns how many ids were still stored in `written`.
+    // False as for add; throws, changing nothing, on an id never given out, and where the rows are outside.
     bool write(const std::int64_t* ids, std::int64_t n, const char* const* sources, std::int64_t& written);
+
+    // Removes the steps of ids [R][n] from all that is drawn or looked at. Returns how many ids were still
+    // stored. Throws, changing nothing, on an id never given out, and where the rows are outside.
+    std::int64_t remove(const std::int64_t* ids, std::int64_t n);
 
     // For every environment [R][E]: whether the next step stored begins an episode, and whether the next one
     // given is left out, for it is the environment resetting itself. Not for rows outside, which keep that.
@@ -137,8 +141,8 @@ class Replay {
     // of 1: of the oldest alone, else the stride.
     void blocks(const std::int64_t* ids, std::int64_t n, std::int64_t width, std::int64_t* out);
 
-    // The environment of each of these stored steps of the first replica. Of rows outside: its writer × E +
-    // e, or −1 where the row has gone to a newer step. First in, first out only.
+    // The environment of each of these stored or removed steps of the first replica. Of rows outside: its
+    // writer × E + e, or −1 where the row has gone to a newer step. First in, first out only.
     void environments(const std::int64_t* ids, std::int64_t n, std::int64_t* out) const;
 
     // Per replica: of each environment whose episode is open, the id of its newest step, if that is stored.
@@ -246,20 +250,21 @@ class Replay {
     void draw(std::int64_t replica, std::int64_t batch, const double* scheduled, char* const* targets,
               std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
     Source source(std::int64_t replica);
-    // Calls function(k, slot) for every id k of a replica's that is still stored, and counts the others as stale.
-    // Returns the number of calls.
+    // Calls function(k, slot) for every id k of a replica's that is still stored, and counts the others as
+    // stale. Returns the number of calls.
     template <typename Function>
     std::int64_t for_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n,
                             const Function& function) {
         Single& one = replays_[static_cast<std::size_t>(replica)];
         std::int64_t found = 0;
         for (std::int64_t k = replica * n; k < (replica + 1) * n; ++k) {
-            if (!one.ring.holds(ids[k])) {
+            const std::int64_t slot = one.ring.find(ids[k]);
+            if (slot < 0) {
                 one.tally.stale += ids[k] >= 0;
                 continue;
             }
             ++found;
-            function(k, one.ring.slot(ids[k]));
+            function(k, slot);
         }
         return found;
     }

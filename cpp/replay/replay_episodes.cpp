@@ -29,7 +29,7 @@ void Replay::cut(Single& one, std::int64_t env) {
 // Steps may have been overwritten by later ones of the same call.
 void Replay::report_ends(Single& one) {
     for (const End end : episode_ends_)
-        if (one.ring.holds(end.id)) one.sampler->ended(one.ring, one.ring.slot(end.id), end.terminated);
+        if (one.ring.keeps(end.id)) one.sampler->ended(one.ring, one.ring.slot(end.id), end.terminated);
     episode_ends_.clear();
 }
 
@@ -46,13 +46,13 @@ bool Replay::terminated(std::int64_t replica, std::int64_t slot) {
     return is_set(rows_.columns()[column], rows_.value(replica, slot, column, scratch_));
 }
 
-// The stored steps that ended their episodes, oldest first.
+// The steps that ended their episodes, oldest first.
 std::vector<End> Replay::stored_ends(std::int64_t replica) {
     const Single& one = replays_[static_cast<std::size_t>(replica)];
     std::vector<End> ends;
-    for (std::int64_t age = one.ring.size() - 1; age >= 0; --age) {
-        const std::int64_t slot = one.ring.slot_of_age(age);
-        const Episodes::Span span = one.episodes->span(slot);
+    for (std::int64_t age = one.ring.used() - 1; age >= 0; --age) {
+        const std::int64_t slot = one.ring.slot_in_use(age);
+        const Episodes::Span span = one.episodes->whole(slot);
         if (span.step < span.high || slot == one.episodes->newest_open(span.env, one.ring)) continue;
         ends.push_back({one.ring.id(slot), terminated(replica, slot)});
     }
@@ -76,8 +76,9 @@ std::int64_t Replay::environment(const Single& one, std::int64_t slot) const {
 
 void Replay::environments(const std::int64_t* ids, std::int64_t n, std::int64_t* out) const {
     const auto held = lock_.take();
-    if (!outside_) check_stored(0, ids, n);
     const Single& one = replays_[0];
+    if (!outside_ && !std::all_of(ids, ids + n, [&](std::int64_t id) { return one.ring.keeps(id); }))
+        check_stored(0, ids, n);
     MappedRows::Step step;
     for (std::int64_t k = 0; k < n; ++k) {
         if (outside_)
@@ -94,12 +95,12 @@ std::vector<std::vector<std::int64_t>> Replay::open_steps() const {
         const Single& one = replays_[r];
         std::vector<char> last = one.last;
         std::int64_t left = std::count(last.begin(), last.end(), static_cast<char>(kOpen));
-        for (std::int64_t age = 0; age < one.ring.size() && left > 0; ++age) {
-            const std::int64_t slot = one.ring.slot_of_age(age);
+        for (std::int64_t age = 0; age < one.ring.used() && left > 0; ++age) {
+            const std::int64_t slot = one.ring.slot_in_use(age);
             char& of_env = last[static_cast<std::size_t>(environment(one, slot))];
             if (of_env != kOpen) continue;
             of_env = kNone;
-            found[r].push_back(one.ring.id(slot));
+            if (one.ring.shows(slot)) found[r].push_back(one.ring.id(slot));
             --left;
         }
     }

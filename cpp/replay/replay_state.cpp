@@ -28,8 +28,8 @@ bool Replay::restored() {
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
-        for (std::int64_t age = one.ring.size() - 1; age >= 0 && clock_.field >= 0; --age)
-            slots_.push_back(one.ring.slot_of_age(age));
+        for (std::int64_t age = one.ring.used() - 1; age >= 0 && clock_.field >= 0; --age)
+            slots_.push_back(one.ring.slot_in_use(age));
         if (clock_.field >= 0) note_times(r);
         one.added = one.now;
         std::vector<End> ends;
@@ -78,9 +78,11 @@ void Replay::visit(StateVisitor& state) {
         if (state.restoring() ? state.has("writes") : one.writes > 0) state.count("writes", one.writes);
         if (one.episodes) one.episodes->visit(state);
         if (one.episodes && state.restoring()) state.must(one.episodes->fits(one.ring), "episodes");
+        if (one.episodes && state.restoring())
+            for (const std::int64_t slot : one.ring.removed_slots()) one.episodes->removed(slot);
         rows_.visit(r, state);
         if (one.next_rows) one.next_rows->visit(state);
-        if (one.next_rows && state.restoring()) state.must(one.next_rows->fits(one.ring.size()), "next_rows");
+        if (one.next_rows && state.restoring()) state.must(one.next_rows->fits(one.ring.used()), "next_rows");
         state.within(state.prefix() + "sampler.");
         one.sampler->visit(state);
         if (state.restoring()) state.must(one.sampler->fits(one.ring), "*");
@@ -104,7 +106,7 @@ bool Replay::clear() {
         samplers.push_back(make_sampler(sampler_, rows_.capacity()));
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
-        for (std::int64_t slot = 0; slot < one.ring.size(); ++slot) {
+        for (std::int64_t slot = 0; slot < one.ring.used(); ++slot) {
             if (one.episodes) one.episodes->dropped(slot);
             if (one.next_rows) one.next_rows->dropped(slot);
             rows_.release(r, slot);

@@ -92,7 +92,7 @@ class Aged : public Prioritized {
 
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
         const std::int64_t first_new = ring.next_id() - n;
-        first_ = std::max(first_, ring.next_id() - ring.size());
+        first_ = std::max(first_, ring.next_id() - ring.used());
         if (window_ < ring.capacity()) {  // what leaves the window as the first of them comes
             const std::int64_t slot = slots[0] - window_ + (slots[0] < window_ ? ring.capacity() : 0);
             const float zero = 0.0f;
@@ -115,9 +115,9 @@ class Aged : public Prioritized {
     }
 
     void restored(const Ring& ring, const std::vector<End>* ends) override {
-        if (ring.size() == 0) return;
-        origin_ = origin_at(time(ring, ring.slot_of_age(0)));
-        renew(ring, ring.next_id() - ring.size(), ring.next_id());
+        if (ring.used() == 0) return;
+        origin_ = origin_at(time(ring, ring.slot_in_use(0)));
+        renew(ring, ring.next_id() - ring.used(), ring.next_id());
         Prioritized::restored(ring, ends);
     }
 
@@ -131,12 +131,9 @@ class Aged : public Prioritized {
         factors_.resize(static_cast<std::size_t>(n));
         masses_.resize(factors_.size());
         for (std::int64_t k = 0; k < n; ++k) {
-            const std::int64_t age = ring.age(slots[k]);
             float& power = values_[static_cast<std::size_t>(k)];
-            power = age < window_ ? std::min(power, kMost) : 0.0f;
-            const double time =
-                by_field_ ? ring.time(slots[k]) : static_cast<double>(ring.next_id() - 1 - age);
-            factors_[static_cast<std::size_t>(k)] = std::max(half_lives(time), kGone);
+            power = ring.next_id() - ring.id(slots[k]) <= window_ ? std::min(power, kMost) : 0.0f;
+            factors_[static_cast<std::size_t>(k)] = std::max(half_lives(time(ring, slots[k])), kGone);
         }
         exp2(factors_.data(), n);
         for (std::size_t k = 0; k < masses_.size(); ++k) masses_[k] = mass(values_[k], factors_[k]);
@@ -183,9 +180,9 @@ class Aged : public Prioritized {
     // smallest p^α of each block nearly tells which blocks to look at.
     double least_probability(const Ring& ring) {
         const Scales scales = this->scales();
-        const std::int64_t oldest = ring.slot_of_age(ring.size() - 1), width = unaged_.block_size();
+        const std::int64_t oldest = ring.slot_in_use(ring.used() - 1), width = unaged_.block_size();
         factors_.clear();
-        for (std::int64_t begin = 0; begin < ring.size(); begin += width) {
+        for (std::int64_t begin = 0; begin < ring.used(); begin += width) {
             const bool holds_oldest = begin < oldest && oldest < begin + width;
             const double age = half_lives(time(ring, holds_oldest ? oldest : begin));
             factors_.push_back(std::max(age, kGone));

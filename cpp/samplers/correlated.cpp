@@ -44,7 +44,8 @@ class Blocks : public Sampler {
 };
 
 // With probability s one of the last steps of an episode that has ended, evenly, otherwise any step. While
-// none is stored, any step. Their slots are a list, in which the last takes the place of one that goes.
+// none is stored, any step. Removed steps count as steps of their episode, but are none to draw. Their slots
+// are a list, in which the last takes the place of one that goes.
 class EpisodeEnds : public Sampler {
   public:
     EpisodeEnds(const SamplerConfig& config, std::int64_t capacity)
@@ -68,7 +69,10 @@ class EpisodeEnds : public Sampler {
         const double last = slots_.empty() ? 0.0 : share / static_cast<double>(slots_.size());
         for (std::int64_t k = 0; k < n; ++k) out[k] = any + (place(slots[k]) == kNone ? 0.0 : last);
     }
-    void stored(const Ring&, Random&, const std::int64_t* slots, std::int64_t n) override {
+    void stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) override {
+        removed(ring, slots, n);
+    }
+    void removed(const Ring&, const std::int64_t* slots, std::int64_t n) override {
         for (std::int64_t k = 0; k < n; ++k) {
             const std::uint32_t gap = place(slots[k]);
             if (gap == kNone) continue;
@@ -81,9 +85,10 @@ class EpisodeEnds : public Sampler {
     void ended(const Ring& ring, std::int64_t slot, bool terminated) override {
         if (!terminated && !truncated_) return;
         const Episodes& episodes = *ring.episodes();
-        const Episodes::Span span = episodes.span(slot);
+        const Episodes::Span span = episodes.whole(slot);
         for (std::int64_t step = span.step; step >= span.low && span.step - step < steps_; --step) {
             const std::int64_t last = episodes.slot(span, step);
+            if (!ring.shows(last)) continue;
             place(last) = static_cast<std::uint32_t>(slots_.size());
             slots_.push_back(static_cast<std::uint32_t>(last));
         }
@@ -97,7 +102,7 @@ class EpisodeEnds : public Sampler {
     bool fits(const Ring& ring) const override {
         std::vector<bool> named(place_.size(), false);
         for (const std::uint32_t slot : slots_) {
-            if (slot >= ring.size() || named[slot]) return false;
+            if (slot >= ring.used() || !ring.shows(slot) || named[slot]) return false;
             named[slot] = true;
         }
         return true;

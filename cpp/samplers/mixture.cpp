@@ -78,6 +78,10 @@ class Mixture : public Sampler {
         for (const auto& part : parts_) part->stored(ring, random, slots, n);
     }
 
+    void removed(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
+        for (const auto& part : parts_) part->removed(ring, slots, n);
+    }
+
     void ended(const Ring& ring, std::int64_t slot, bool terminated) override {
         for (const auto& part : parts_) part->ended(ring, slot, terminated);
     }

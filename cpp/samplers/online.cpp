@@ -61,9 +61,7 @@ class Window : public Sampler {
 // The oldest step that was not drawn yet, each once: a queue. What is overwritten before is lost.
 class Queue : public Sampler {
   public:
-    std::int64_t waiting(const Ring& ring) const override {
-        return std::max<std::int64_t>(0, ring.next_id() - first(ring));
-    }
+    std::int64_t waiting(const Ring& ring) const override { return ring.count_from_id(next_); }
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
         if (batch > waiting(ring))
@@ -72,7 +70,8 @@ class Queue : public Sampler {
                  " stored steps were not drawn yet; ask for fewer, or add more ", "steps first");
     }
     void draw(const Ring& ring, Random&, std::int64_t batch, const double*, const Draw& out) override {
-        for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = ring.slot(first(ring) + k);
+        const std::int64_t oldest = waiting(ring) - 1;  // its age
+        for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = ring.slot_of_age(oldest - k);
         fill_alike(out, batch, 1.0 / static_cast<double>(batch));
     }
     void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
@@ -84,16 +83,14 @@ class Queue : public Sampler {
     }
     void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
                       const double*, double* out) const override {
-        const std::int64_t rows = std::min(batch, waiting(ring));
+        const std::int64_t oldest = waiting(ring) - 1, rows = std::min(batch, oldest + 1);
         for (std::int64_t k = 0; k < n; ++k) {
-            const std::int64_t place = ring.id(slots[k]) - first(ring);
+            const std::int64_t place = oldest - ring.age(slots[k]);
             out[k] = place >= 0 && place < rows ? 1.0 / static_cast<double>(rows) : 0.0;
         }
     }
 
   private:
-    std::int64_t first(const Ring& ring) const { return std::max(next_, ring.next_id() - ring.size()); }
-
     std::int64_t next_ = 0;  // the id due next
 };
 

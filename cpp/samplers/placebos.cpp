@@ -57,7 +57,7 @@ class Permuted : public Prioritized {
         state.visit("filled", filled_);
     }
     bool fits(const Ring& ring) const override {
-        if (!Prioritized::fits(ring) || filled_ != ring.size()) return false;
+        if (!Prioritized::fits(ring) || filled_ != ring.used()) return false;
         for (std::int64_t leaf = 0; leaf < filled_; ++leaf) {
             const std::int64_t slot = shown(leaf);
             if (slot < 0 || slot >= filled_ || leaf_of(slot) != leaf) return false;

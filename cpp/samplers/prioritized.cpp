@@ -39,8 +39,8 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
     if (!(tree_.total() > 0.0)) refuse_zeros(ring);
     if (replace_) return;
     std::int64_t drawable = ring.size();
-    for (std::int64_t slot = 0; slot < ring.size() && some_zero_; ++slot)
-        drawable -= tree_.leaf(slot) == 0.0f;
+    for (std::int64_t slot = 0; slot < ring.used() && some_zero_; ++slot)
+        drawable -= ring.shows(slot) && tree_.leaf(slot) == 0.0f;
     need("Prioritized(replace=False)", ring, batch, drawable);
 }
 
@@ -173,6 +173,12 @@ void Prioritized::stored(const Ring& ring, Random&, const std::int64_t* slots, s
     if (ring.in_blocks()) note(ring, slots, n, true);
 }
 
+void Prioritized::removed(const Ring& ring, const std::int64_t* slots, std::int64_t n) {
+    values_.assign(static_cast<std::size_t>(n), 0.0f);
+    put(ring, slots, n);
+    if (blocks_) blocks_->removed(ring, slots, n, [this](std::int64_t slot) { return tree_.leaf(slot); });
+}
+
 void Prioritized::note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored) {
     const auto mass = [this](std::int64_t slot) { return tree_.leaf(leaf_of(slot)); };
     if (!blocks_) blocks_ = std::make_unique<BlockIndex>(ring.capacity());
@@ -249,14 +255,13 @@ void Prioritized::visit(StateVisitor& state) {
 }
 
 void Prioritized::restored(const Ring& ring, const std::vector<End>*) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(ring.size()));
-    std::iota(all.begin(), all.end(), 0);
+    const std::vector<std::int64_t> all = ring.slots();
     if (ring.in_blocks()) note(ring, all.data(), ring.size(), true);
 }
 
 bool Prioritized::fits(const Ring& ring) const {
-    for (std::int64_t slot = ring.size(); slot < tree_.capacity(); ++slot)
-        if (powers_->leaf(slot) != 0.0f) return false;
+    for (std::int64_t slot = 0; slot < tree_.capacity(); ++slot)
+        if (powers_->leaf(slot) != 0.0f && (slot >= ring.used() || !ring.shows(slot))) return false;
     return true;
 }
 

@@ -31,6 +31,7 @@ class Prioritized : public Sampler {
                       const double* beta, double* out) const override;
     std::optional<SamplingTotals> totals(const Ring& ring) const override;
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override;
+    void removed(const Ring& ring, const std::int64_t* slots, std::int64_t n) override;
     void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
                 bool td_errors) override;
     void visit(StateVisitor& state) override;

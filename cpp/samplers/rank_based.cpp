@@ -49,6 +49,10 @@ class Ranking : public Sampler {
         }
     }
 
+    void removed(const Ring&, const std::int64_t* slots, std::int64_t n) override {
+        for (std::int64_t k = 0; k < n; ++k) put(slots[k], 0.0f);
+    }
+
     void visit(StateVisitor& state) override {
         std::vector<float> priorities = priorities_, ever{largest_ever_};
         state.visit("priorities", priorities);
@@ -61,10 +65,12 @@ class Ranking : public Sampler {
         largest_ever_ = std::max(ever[0], largest_ever_);
     }
 
-    // Each stored step has a priority, and nothing else has.
+    // Each slot in use has a priority, that of a removed step 0, and no other slot has one.
     bool fits(const Ring& ring) const override {
-        for (std::int64_t slot = 0; slot < ring.capacity(); ++slot)
-            if ((priorities_[static_cast<std::size_t>(slot)] != kEmpty) != (slot < ring.size())) return false;
+        for (std::int64_t slot = 0; slot < ring.capacity(); ++slot) {
+            if ((priorities_[static_cast<std::size_t>(slot)] != kEmpty) != (slot < ring.used())) return false;
+            if (has_rank(slot) && !ring.shows(slot)) return false;
+        }
         return true;
     }
 
@@ -180,13 +186,13 @@ class RankBased : public Ranking {
 
     // The same of sequence blocks, whose masses all change with one rank: so they are added up again, O(N).
     void weigh_blocks(const Ring& ring, std::int64_t batch, double beta, const Draw& out) {
-        blocks_.assign(static_cast<std::size_t>(ring.size()), 0.0);
+        blocks_.assign(static_cast<std::size_t>(ring.used()), 0.0);
         for_ranks([&](std::int64_t rank, std::int64_t slot) {
             blocks_[static_cast<std::size_t>(slot)] = mass_at(rank);
         });
         std::int64_t rows = 0;
         double reference = std::numeric_limits<double>::infinity();
-        for (std::int64_t slot = 0; slot < ring.size(); ++slot) {
+        for (std::int64_t slot = 0; slot < ring.used(); ++slot) {
             if (!stands_for_row(ring, slot)) continue;
             double& mass = blocks_[static_cast<std::size_t>(slot)];
             double sum = 0.0;

@@ -39,6 +39,7 @@ void Sampler::refuse_zeros(const Ring& ring) {
 void draw_uniform(const Ring& ring, Random& random, std::int64_t n, std::int64_t* slots) {
     const auto size = static_cast<std::uint64_t>(ring.size());
     for (std::int64_t k = 0; k < n; ++k) slots[k] = static_cast<std::int64_t>(random.below(size));
+    ring.number_slots(n, slots);
 }
 
 void fill_alike(const Draw& out, std::int64_t n, double probability) {

@@ -81,9 +81,13 @@ class Sampler {
     // Records n new steps in these slots, in this order; the ring already holds them.
     virtual void stored(const Ring&, Random&, const std::int64_t*, std::int64_t) {}
 
-    // This stored step ended its episode, truncated if not terminated; stored() knows the step already.
+    // This step ended its episode, truncated if not terminated; stored() knows the step already, and perhaps
+    // removed().
     // Called where the table's line says `episodes`.
     virtual void ended(const Ring&, std::int64_t, bool) {}
+
+    // The ring has lost the steps in these slots, each once, to which no others came.
+    virtual void removed(const Ring&, const std::int64_t*, std::int64_t) {}
 
     // Applies the learner's feedback for stored steps: TD errors, or the priorities themselves.
     virtual void update(const Ring&, const std::int64_t*, const double*, std::int64_t, bool) {}

@@ -32,7 +32,7 @@ class ShuffledEpochs : public Sampler {
         take_back();
         planned_ = epoch_;
         for (std::int64_t k = 0; k < batch;) {
-            if (planned_.place == planned_.members) planned_ = Epoch{planned_.number + 1, 0, ring.size()};
+            if (planned_.place == planned_.members) planned_ = Epoch{planned_.number + 1, 0, ring.used()};
             const auto left = static_cast<std::uint64_t>(planned_.members - planned_.place);
             const std::int64_t pick = planned_.place + static_cast<std::int64_t>(random.below(left));
             std::swap(at(order_, planned_.place), at(order_, pick));
@@ -50,7 +50,8 @@ class ShuffledEpochs : public Sampler {
     void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
         const bool same = planned_.number == epoch_.number;
         left_ = (same ? left_ : count_rows(ring)) - planned_.rows;
-        for (std::int64_t slot = 0; slot < planned_.members && ring.in_blocks() && !same; ++slot)
+        const bool all_stand = !ring.in_blocks() && ring.size() == ring.used();
+        for (std::int64_t slot = 0; slot < planned_.members && !all_stand && !same; ++slot)
             if (!stands_for_row(ring, slot)) at(past_, slot) = planned_.number;
         for (std::int64_t k = n - planned_.rows; k < n; ++k) at(past_, slots[k]) = planned_.number;
         epoch_ = planned_;
@@ -58,7 +59,11 @@ class ShuffledEpochs : public Sampler {
         swapped_.clear();
     }
 
-    void stored(const Ring&, Random&, const std::int64_t* slots, std::int64_t n) override {
+    void stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) override {
+        removed(ring, slots, n);
+    }
+
+    void removed(const Ring&, const std::int64_t* slots, std::int64_t n) override {
         for (std::int64_t k = 0; k < n; ++k) {
             if (!is_due(slots[k])) continue;
             at(past_, slots[k]) = epoch_.number;
@@ -78,7 +83,7 @@ class ShuffledEpochs : public Sampler {
 
     bool fits(const Ring& ring) const override {
         if (epoch_.number < 0 || epoch_.number > StateVisitor::kMost || epoch_.place < 0 ||
-            epoch_.place > epoch_.members || epoch_.members > ring.size())
+            epoch_.place > epoch_.members || epoch_.members > ring.used())
             return false;
         std::vector<bool> named(order_.size(), false);
         std::int64_t due = 0;

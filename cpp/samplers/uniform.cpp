@@ -39,6 +39,7 @@ class Stratified : public Uniform {
                 static_cast<std::int64_t>((static_cast<double>(k) + random.uniform()) * segment);
             out.slot[k] = std::min(slot, ring.size() - 1);
         }
+        ring.number_slots(batch, out.slot);
         fill_alike(out, batch, 1.0 / static_cast<double>(ring.size()));
     }
 };
@@ -76,6 +77,7 @@ class Distinct : public Uniform {
         const std::int64_t rows = rows_of(ring);
         numbers_.draw(random, rows, batch, out.slot);
         for (std::int64_t k = 0; k < batch && blocks_; ++k) out.slot[k] = blocks_->select(out.slot[k]);
+        if (!blocks_) ring.number_slots(batch, out.slot);
         fill_alike(out, batch, 1.0 / static_cast<double>(rows));
     }
     void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
@@ -88,10 +90,11 @@ class Distinct : public Uniform {
     void stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) override {
         if (ring.in_blocks()) note(ring, {slots, slots + n});
     }
+    void removed(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
+        if (blocks_) blocks_->removed(ring, slots, n, [](std::int64_t) { return 0.0; });
+    }
     void restored(const Ring& ring, const std::vector<End>*) override {
-        std::vector<std::int64_t> all(static_cast<std::size_t>(ring.size()));
-        std::iota(all.begin(), all.end(), 0);
-        if (ring.in_blocks()) note(ring, all);
+        if (ring.in_blocks()) note(ring, ring.slots());
     }
 
     static std::int64_t nbytes(const SamplerConfig&, std::int64_t capacity, bool in_blocks) {

@@ -1,5 +1,6 @@
 #include "storage/episodes.hpp"
 
+#include <iterator>
 #include <limits>
 
 #include "storage/ring.hpp"
@@ -67,6 +68,10 @@ void Episodes::dropped(std::int64_t slot) {
     Episode& episode = records_[number];
     Line& line = lines_[static_cast<std::size_t>(episode.env)];
     ++line.front;
+    if (line.removed) {
+        line.removed->erase(line.removed->begin(), line.removed->lower_bound(line.front));
+        if (line.removed->empty()) line.removed.reset();
+    }
     // A line that was long, of an environment that gives few steps now, must not keep its places.
     if (line.slots.size() > static_cast<std::size_t>(kShortest) &&
         static_cast<std::size_t>(line.end - line.front) <= line.slots.size() / 4)
@@ -77,10 +82,25 @@ void Episodes::dropped(std::int64_t slot) {
     give_back(number);
 }
 
+void Episodes::removed(std::int64_t slot) {
+    const Span at = span(slot);
+    std::unique_ptr<std::set<std::int64_t>>& removed = lines_[static_cast<std::size_t>(at.env)].removed;
+    if (!removed) removed = std::make_unique<std::set<std::int64_t>>();
+    removed->insert(at.place);
+}
+
+// Of a removed step too: then it is the only one of these that is.
+void Episodes::narrow(Span& span, const std::set<std::int64_t>& removed) {
+    const std::int64_t first = span.place - span.step;
+    const auto after = removed.upper_bound(span.place), at = removed.lower_bound(span.place);
+    if (after != removed.end()) span.high = std::min(span.high, *after - 1 - first);
+    if (at != removed.begin()) span.low = std::max(span.low, *std::prev(at) + 1 - first);
+}
+
 std::int64_t Episodes::newest_open(std::int64_t env, const Ring& ring) const {
     const Line& line = lines_[static_cast<std::size_t>(env)];
     if (line.current == kNone) return kNone;
-    if (lines_.size() == 1) return ring.slot_of_age(0);
+    if (lines_.size() == 1) return ring.slot_in_use(0);
     return line.slots[static_cast<std::size_t>(line.end - 1) & (line.slots.size() - 1)];
 }
 
@@ -144,7 +164,7 @@ void Episodes::restore(const StateVisitor& state, const std::vector<std::uint32_
         const std::int64_t size = one[4];  // none, or a power of two
         state.must(size >= 0 && size <= slots.end() - from && (size & (size - 1)) == 0, "lines");
         state.must(one[2] == kNone || (one[2] >= first && one[2] <= StateVisitor::kMost), "lines");
-        lines_[e] = Line{{}, one[0], one[1], one[2] == kNone ? kNone : one[2] - first, one[3]};
+        lines_[e] = Line{{}, one[0], one[1], one[2] == kNone ? kNone : one[2] - first, one[3], nullptr};
         lines_[e].slots.assign(from, from + size);
         places_ += size;
         from += size;
@@ -191,8 +211,8 @@ bool Episodes::fits(const Ring& ring) const {
             return false;
     }
     // Oldest first, each step is the next place of its environment's line.
-    for (std::int64_t age = ring.size() - 1; age >= 0; --age) {
-        const std::int64_t slot = ring.slot_of_age(age);
+    for (std::int64_t age = ring.used() - 1; age >= 0; --age) {
+        const std::int64_t slot = ring.slot_in_use(age);
         const Mark mark = marks_[static_cast<std::size_t>(slot)];
         if (mark.episode >= records_.size()) return false;
         const Episode& episode = records_[mark.episode];

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "support/arena.hpp"
@@ -20,10 +22,11 @@ class Episodes {
   public:
     // The stored part of an episode, seen from one of its steps.
     struct Span {
-        std::int64_t low, high;  // its oldest and newest stored steps; step 0 began the episode
-        std::int64_t step;       // the step it is seen from
-        std::int64_t slot;       // and where that lies
-        std::int64_t place;      // and its place in its environment's line
+        // Its oldest and newest stored steps, without a removed one between; step 0 began the episode.
+        std::int64_t low, high;
+        std::int64_t step;   // the step it is seen from
+        std::int64_t slot;   // and where that lies
+        std::int64_t place;  // and its place in its environment's line
         std::int64_t env;
     };
 
@@ -37,6 +40,9 @@ class Episodes {
 
     // The oldest step, in this slot, is about to be overwritten.
     void dropped(std::int64_t slot);
+
+    // The step in this slot is removed: neither those before nor those after it see across.
+    void removed(std::int64_t slot);
 
     // The environment's next step is this one of its episode: where steps are missing, it follows none.
     void resume(std::int64_t env, std::int64_t step) {
@@ -61,6 +67,14 @@ class Episodes {
     bool begins(std::int64_t env) const { return lines_[static_cast<std::size_t>(env)].steps == 0; }
 
     Span span(std::int64_t slot) const {
+        Span span = whole(slot);
+        const Line& line = lines_[static_cast<std::size_t>(span.env)];
+        if (line.removed) narrow(span, *line.removed);
+        return span;
+    }
+
+    // The same across removed steps.
+    Span whole(std::int64_t slot) const {
         const Mark mark = marks_[static_cast<std::size_t>(slot)];
         const Episode& episode = records_[mark.episode];
         const std::int64_t step = mark.step;
@@ -100,7 +114,11 @@ class Episodes {
 
     // Bytes of records and lines taken so far.
     std::int64_t grown_nbytes() const {
-        return static_cast<std::int64_t>(records_.size() * sizeof(Episode)) + 4 * places_;
+        std::int64_t removed = 0;
+        for (const Line& line : lines_)
+            removed += line.removed ? static_cast<std::int64_t>(line.removed->size()) : 0;
+        return static_cast<std::int64_t>(records_.size() * sizeof(Episode)) + 4 * places_ +
+               kRemoved * removed;
     }
 
     void visit(StateVisitor& state);
@@ -118,6 +136,7 @@ class Episodes {
   private:
     static constexpr std::int64_t kNone = -1;
     static constexpr std::int64_t kShortest = 8;  // places of a line that has any
+    static constexpr std::int64_t kRemoved = 48;  // bytes of an entry of a set, about
 
     struct Mark {
         std::uint32_t episode;  // the number of its record
@@ -133,10 +152,12 @@ class Episodes {
     struct Line {
         std::vector<std::uint32_t> slots;
         std::int64_t front = 0, end = 0;
-        std::int64_t current = kNone;  // record of the episode a next step belongs to
-        std::int64_t steps = 0;        // that episode's steps so far
+        std::int64_t current = kNone;                     // record of the episode a next step belongs to
+        std::int64_t steps = 0;                           // that episode's steps so far
+        std::unique_ptr<std::set<std::int64_t>> removed;  // places of removed steps; null: none
     };
 
+    static void narrow(Span& span, const std::set<std::int64_t>& removed);
     std::int64_t take(const Episode& episode);
     void give_back(std::int64_t number);
     bool free_list_fits() const;

@@ -16,10 +16,10 @@ from replaylab.errors import ConfigError
 from replaylab.replay import Field, ReplayBuffer, Sampler, Transform
 
 ALARM = 1e-9
-"""A comparison fails below this p-value; a test makes three at most, a class 135, so that a test raises fewer than
+"""A comparison fails below this p-value; a test makes three at most, a class 162, so that a test raises fewer than
 one false alarm in a hundred million, a class fewer than one in a million."""
 
-STATES = ("empty slots", "full", "wrapped", "after updates", "zero priorities")
+STATES = ("empty slots", "full", "wrapped", "after updates", "zero priorities", "removed steps")
 REPLICAS = (None, 1, 3)
 NUM_ENVS = (None, 1, 4)
 
@@ -96,9 +96,10 @@ class SamplerTestCase:
     def fill(
         self, state: str, *, seed: Any = 1, replicas: int | None = None, num_envs: int | None = None
     ) -> tuple[ReplayBuffer, Ids]:
-        """Return a buffer in this state, filled with short episodes, and the ids it stores."""
+        """Return a buffer in this state, filled with short episodes, and the ids it stores, or stored at first."""
         fields = {"x": Field((), np.int64), "terminated": Field((), bool), "truncated": Field((), bool)}
-        capacity, steps = {"empty slots": (100, 60), "full": (37, 37)}.get(state, (29, 101))
+        special = {"empty slots": (100, 60), "full": (37, 37), "removed steps": (33, 101)}
+        capacity, steps = special.get(state, (29, 101))
         options: dict[str, Any] = {"num_envs": num_envs, "replicas": replicas, "transforms": self.transforms}
         buffer = ReplayBuffer(capacity, fields, sampler=self.sampler, seed=seed, **options)
         while len(buffer) < min(steps, capacity) or stored_ids(buffer)[-1] < steps - 1:
@@ -113,6 +114,11 @@ class SamplerTestCase:
         if state == "zero priorities":
             kind = "priority" if self.sampler.takes_priorities else "td_error"
             buffer.update_priorities(np.broadcast_to(ids, shape), **{kind: np.abs(values).reshape(shape)})
+        if state == "removed steps" and self.sampler.allows_removal:
+            buffer.update_priorities(np.broadcast_to(ids, shape), values.reshape(shape))
+            removed = ids[[0, 3, 4, 14, 19, 20, -1]]
+            buffer.remove(np.broadcast_to(removed, (*shape[:-1], len(removed))))
+            return buffer, ids
         return buffer, stored_ids(buffer)
 
     def draw(self, buffer: ReplayBuffer) -> Any:

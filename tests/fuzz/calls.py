@@ -1,4 +1,4 @@
-"""Random calls of buffers whose steps age or come first when new, with every transform, each compared with the oracle.
+"""Random calls of buffers with samplers and transforms of every kind, each compared with the oracle.
 
 python -m tests.fuzz.calls                  100,000 calls
 python -m tests.fuzz.calls --calls 2000 --seed 5
@@ -13,8 +13,8 @@ from itertools import count, repeat
 
 import numpy as np
 
-from replaylab.replay import Aged, FreshFirst, Prioritized, Sequence, Uniform
-from tests.replay.transforms.transform_worlds import COMBINATIONS, TransformWorld, fields_for, make_transforms
+from replaylab.replay import Aged, FreshFirst, Prioritized, Queue, Sequence, Uniform
+from tests.replay.transforms.transform_worlds import COMBINATIONS, SAMPLERS, TransformWorld, fields_for, make_transforms
 
 PER_WORLD = 60
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: PTH112
@@ -27,13 +27,15 @@ def one_of(rng, options):
 
 
 def random_sampler(rng, capacity, steps_apart):
-    """Return a sampler that ages, or puts new steps first, or does both.
+    """Return a sampler; half of them age, or put new steps first, or do both.
 
     Args:
         rng: Random generator.
         capacity: Capacity of its buffer, at most 20 half-lives.
         steps_apart: Distance of the tags of neighboring steps, at most.
     """
+    if rng.random() < 0.5:
+        return one_of(rng, (*SAMPLERS, Queue()))
     weights = {"beta": 0.5, "normalize": one_of(rng, ("buffer", "batch", "none"))}
     new_steps = one_of(rng, ("largest_stored", "largest_ever"))
     prioritized = Prioritized(
@@ -79,11 +81,17 @@ def random_world(rng):
 def random_call(world, rng, folder):
     """Make a random call, and compare what it changes or returns."""
     chance = rng.random()
-    if chance < 0.35:
+    if chance < 0.3:
         most = 3 * world.buffer.capacity // world.E + 2
         T = None if rng.random() < 0.5 else int(rng.integers(0, min(most, 80)))
         world.give(T, masked=rng.random() < 0.3)
-    elif chance < 0.55:
+    elif chance < 0.38:
+        world.write(int(rng.integers(0, 12)))
+        world.check_contents()
+    elif chance < 0.46:
+        world.remove(int(rng.integers(0, 5)))
+        world.check_contents()
+    elif chance < 0.6:
         world.check_sample(int(rng.integers(1, 12)), again=rng.random() < 0.3)
     elif chance < 0.75 and world.sampler.wants_feedback:
         world.update_priorities(int(rng.integers(0, 20)))

@@ -55,10 +55,17 @@ class OracleReplica:
         self.first = 0  # the lowest id that was not cleared
         self.newest = {}  # environment -> the id of its newest step
         self.after = {}  # id -> the id of the step whose obs is its next_obs, if they are one value
+        self.removed = set()  # ids
+
+    @property
+    def in_use(self):
+        """Ids of the stored steps and of removed ones whose place is not yet taken."""
+        return range(max(self.first, len(self.steps) - self.capacity), len(self.steps))
 
     @property
     def stored(self):
-        return range(max(self.first, len(self.steps) - self.capacity), len(self.steps))
+        """Ids of the stored steps, in order."""
+        return [i for i in self.in_use if i not in self.removed] if self.removed else self.in_use
 
     def add(self, step, env=0):
         """Append a step of an environment with the largest priority left once its place is free; 1 if that is 0.
@@ -74,7 +81,7 @@ class OracleReplica:
         self.priorities[id_] = self.largest_ever if ever else largest
         self.steps.append(step)
         before, self.newest[env] = self.newest.get(env, -1), id_
-        if self.derived and before in self.stored:
+        if self.derived and before in self.in_use:
             nexts = {path: step["obs", *path[1:]] for path in step if path[0] == "next_obs"}
             if all(self.steps[before][path].tobytes() == obs.tobytes() for path, obs in nexts.items()):
                 self.after[before] = id_
@@ -94,17 +101,35 @@ class OracleReplica:
 
     def write(self, ids, values):
         """Write values {path: (n, ...)} of steps, all obs before all next_obs; count the ids that were still stored."""
-        before = {after: id_ for id_, after in self.after.items()}
+        before, stored = {after: id_ for id_, after in self.after.items()}, set(self.stored)
         for path in sorted(values, key=lambda path: path[0] == "next_obs"):
             for id_, value in zip(ids, values[path], strict=True):
-                if id_ not in self.stored:
+                if id_ not in stored:
                     continue
                 self.steps[id_][path] = value
                 if path[0] == "next_obs" and id_ in self.after:
                     self.steps[self.after[id_]]["obs", *path[1:]] = value
                 if path[0] == "obs" and id_ in before:
                     self.steps[before[id_]]["next_obs", *path[1:]] = value
-        return sum(id_ in self.stored for id_ in ids)
+        return sum(id_ in stored for id_ in ids)
+
+    def remove(self, ids):
+        """Remove steps; count the ids that were still stored."""
+        stored = set(self.stored)
+        self.removed |= stored.intersection(ids)
+        for id_ in self.removed:
+            self.priorities.pop(id_, None)
+        return sum(id_ in stored for id_ in ids)
+
+    def neighbors(self, id_):
+        """Ids of the stored steps of a stored step's episode, without those beyond a removed one."""
+        episode, stored = self.episodes[id_], self.in_use
+        low = high = self.times[id_]
+        while low > 0 and episode[low - 1] in stored and episode[low - 1] not in self.removed:
+            low -= 1
+        while high + 1 < len(episode) and episode[high + 1] not in self.removed:
+            high += 1
+        return episode[low : high + 1]
 
     def clear(self):
         """Drop every step; ids continue at the next multiple of the capacity, and episodes as if nothing had been."""
@@ -117,7 +142,7 @@ class OracleReplica:
     def cut_episodes(self):
         """End the open episodes as truncated at their last step, if that is stored."""
         for episode in self.open.values():
-            if episode[-1] in self.stored and ("truncated",) in self.steps[episode[-1]]:
+            if episode[-1] in set(self.stored) and ("truncated",) in self.steps[episode[-1]]:
                 self.steps[episode[-1]]["truncated",] = np.bool_(True)
         for env in list(self.open):
             self.end_episode(env)
@@ -145,8 +170,8 @@ class OracleReplica:
         masses = {i: mass(self.priorities[i], getattr(sampler.sampler, "alpha", 0.0)) for i in ids}
         if isinstance(sampler.sampler, Uniform):
             masses = dict.fromkeys(ids, 1.0)
-        for i in ids[: -sampler.window] if sampler.window else ():
-            masses[i] = 0.0
+        for i in ids if sampler.window else ():
+            masses[i] *= i >= len(self.steps) - sampler.window
         times = {i: i if sampler.clock == "steps" else float(self.steps[i][sampler.clock,]) for i in ids}
         half_life = sampler.half_life or math.inf
         return masses, {i: masses[i] * 2.0 ** ((times[i] - times[ids[-1]]) / half_life) for i in ids}
@@ -154,7 +179,11 @@ class OracleReplica:
     def drew(self, batch_size):
         """Note that a batch was drawn, of which queues take what waits."""
         if isinstance(self.sampler, FreshFirst | Queue):
-            self.due = min(max(self.due, self.stored.start) + batch_size, self.stored.stop)
+            self.due = max([self.due, *(i + 1 for i in self.waiting()[:batch_size])])
+
+    def waiting(self):
+        """Ids of the stored steps that a queue has not given yet."""
+        return [i for i in self.stored if i >= self.due]
 
     def distribution(self, batch_size, sampler=None):
         """Map each stored id to the probability that one row of a batch, picked at random, is that id."""
@@ -166,14 +195,14 @@ class OracleReplica:
                 parts = [(share, masses, math.fsum(masses.values())) for share, masses in shares]
                 return {i: sum(share * masses[i] / total for share, masses, total in parts if total) for i in ids}
             case FreshFirst(sampler=inner):
-                fresh = [i for i in ids if i >= self.due][:batch_size]
+                fresh = self.waiting()[:batch_size]
                 rest = batch_size - len(fresh)
                 others = self.distribution(rest, inner) if rest else dict.fromkeys(ids, 0.0)
                 return {i: ((i in fresh) + rest * others[i]) / batch_size for i in ids}
             case Online():
                 return {i: float(i == newest) for i in ids}
             case SlidingWindow():
-                return {i: (i > newest - batch_size) / batch_size for i in ids}
+                return {i: (i in ids[-batch_size:]) / batch_size for i in ids}
             case EpisodeEnds(share=share, steps=steps, truncated=truncated):
                 over = [end for end, terminated in self.ends.items() if terminated or truncated]
                 last = {i for end in over for i in self.episodes[end][-steps:]} & set(ids) if over else set()
@@ -196,7 +225,7 @@ class OracleReplica:
                 masses = {i: rank**-alpha for rank, i in enumerate(ranked, start=1)}
                 return {i: masses[i] / math.fsum(masses.values()) if i in masses else 0.0 for i in ids}
             case Queue():
-                due = [i for i in ids if i >= self.due][:batch_size]
+                due = self.waiting()[:batch_size]
                 return {i: (i in due) / len(due) if due else 0.0 for i in ids}
             case CustomSampler():  # one that looks at ids only
                 view = SimpleNamespace(ids=np.array(ids))

@@ -33,9 +33,8 @@ class TransformOracle:
     # Episodes
 
     def is_stored(self, i):
-        """Ids of the steps of i's episode that are still stored."""
-        stored = self.replay.stored
-        return [j for j in self.replay.episodes[i] if j in stored]
+        """Ids of the steps of i's episode that are still stored, without those beyond a removed one."""
+        return self.replay.neighbors(i)
 
     def time(self, i):
         """Return the number of steps of its episode before step i, stored or not."""
@@ -95,7 +94,8 @@ class TransformOracle:
     def chain(self, i, goal):
         """Ids of the steps that are taken together from step i on, itself first."""
         chain = []
-        for j in self.replay.episodes[i][self.time(i) :][: self.n_step.steps if self.n_step else 1]:
+        following = [j for j in self.is_stored(i) if j >= i]
+        for j in following[: self.n_step.steps if self.n_step else 1]:
             chain.append(j)
             if self.n_step and self.seen(j, goal)["terminated",]:
                 break
@@ -180,7 +180,8 @@ class TransformOracle:
 
     def update_priorities(self, ids, priorities):
         """Set priorities in order, of a sequence's whole block; count the ids that were still stored."""
-        stored = [(i, priority) for i, priority in zip(ids, priorities, strict=True) if i in self.replay.stored]
+        known = set(self.replay.stored)
+        stored = [(i, priority) for i, priority in zip(ids, priorities, strict=True) if i in known]
         for i, priority in stored:
             self.replay.update_priorities(self.drawn(i), [priority] * len(self.drawn(i)))
         return len(stored)

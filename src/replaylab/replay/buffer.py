@@ -274,10 +274,10 @@ class ReplayBuffer(CommonMembers):
     def episodes(self) -> Iterator[dict[str, Any]]:
         """Yield the stored episodes, environment by environment, as arguments of `extend_episode`.
 
-        An episode ends where it terminated or was truncated, and where the environment's next step does not begin with
-        the observation that this one led to. The oldest one lacks the steps that were overwritten; the newest may not
-        have ended. In a storage, each process that adds has its own environments. The buffer must not be added to
-        meanwhile.
+        An episode ends where it terminated or was truncated, before a removed step, and where the environment's next
+        step does not begin with the observation that this one led to. The oldest one lacks the steps that were
+        overwritten; the newest may not have ended. In a storage, each process that adds has its own environments. The
+        buffer must not be added to meanwhile.
 
         Raises:
             FieldError: A field is missing: ``obs`` and ``next_obs``, declared alike, ``terminated`` and ``truncated``.
@@ -385,7 +385,7 @@ class ReplayBuffer(CommonMembers):
             How many of the ids were still stored.
 
         Raises:
-            FieldError: A field is unknown, or ``terminated`` or ``truncated``, or there is none.
+            FieldError: A field is unknown, or ``terminated``, ``truncated`` or the clock of `Aged`, or there is none.
             ShapeError, DtypeError: A value does not fit its field or the ids; nothing is changed.
             IdError: An id was never assigned.
             ConfigError: The rows are in a `storage`, where other processes read them at any time.

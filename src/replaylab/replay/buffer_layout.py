@@ -94,7 +94,7 @@ class BufferLayout:
             FieldError: A field is unknown or cannot be changed, or there is none.
         """
         values = dict(flatten_as(self._fields, steps))
-        check_written(values, tuple(self.flat))
+        check_written(values, tuple(self.flat), self._config.sampler.clock_fields)
         return values
 
     def relabel(self, columns: dict[str, Any]) -> None:

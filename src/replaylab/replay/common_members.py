@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.errors import ConfigError
 from replaylab.replay import introspection, persistence
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_parts import BufferParts
@@ -67,7 +68,7 @@ class CommonMembers:
 
     @property
     def size(self) -> Any:
-        """Steps stored now: int, or int64 ``[R]``."""
+        """Steps stored now, without removed ones: int, or int64 ``[R]``."""
         return self._parts.size
 
     @property
@@ -268,6 +269,45 @@ class CommonMembers:
         except TypeError:
             values_array(name, values)  # raises an error with a fix, e.g. for PyTorch's bfloat16
             raise
+
+    def remove(self, ids: npt.ArrayLike) -> int:
+        """Remove steps: no sampler draws them again, and no other step's batch row uses them.
+
+        To the others it is as if they had been overwritten: a removed step's episode is divided there. The step before
+        it is treated like a truncated one: n-step returns end there, and still bootstrap from its ``next_obs``.
+        Frame stacks and sequences begin again after it, and hindsight goals come from the same side. Samplers by age or
+        rank count the remaining steps only. `len`, `size`, `stored_ids`, `probabilities` and `stats` are of the
+        remaining steps, too. `columns` still shows a removed step, whose slot is filled again when its turn comes.
+
+        Ids are treated as `update_priorities` does: those whose step has been dropped or removed since change nothing,
+        nor does −1. With `Sequence`, only the steps of these ids are removed, not the others of their sequences.
+
+        Args:
+            ids: int64 ``[R] ...``, from `add`, `extend` or a batch.
+
+        Returns:
+            How many of the ids were still stored.
+
+        Raises:
+            IdError: An id was never assigned; nothing is removed.
+            DtypeError, ShapeError: As for `update_priorities`.
+            ConfigError: The rows are in a `storage`, which other processes use too; or the sampler is one of
+                `replaylab.research` that needs every step.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
+            >>> ids = buffer.extend(x=[0.0, 1.0, 2.0])
+            >>> buffer.remove(ids[1:2]), len(buffer), buffer.probabilities(ids).tolist()
+            (1, 2, [0.5, 0.0, 0.5])
+        """
+        sampler = self._parts.config.sampler
+        if not sampler.allows_removal:
+            raise ConfigError(
+                f"steps cannot be removed from a buffer with {type(sampler).__name__}, which draws by the places of "
+                "all steps; use a sampler of replaylab.replay, such as Uniform() or Prioritized()"
+            )
+        return self._parts.engine.remove(ids)
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> introspection.ReplayStats:
         """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).

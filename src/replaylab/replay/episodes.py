@@ -15,7 +15,7 @@ from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.buffer_parts import BufferParts
 from replaylab.replay.data.arrays import as_array, fitted, steps_of, widened
 from replaylab.replay.data.fields import Field, Tree, field_at, names_error, next_paths
-from replaylab.replay.introspection import stored_ids
+from replaylab.replay.introspection import removed_ids, stored_ids
 from replaylab.replay.storage import Reservoir
 from replaylab.replay.transforms.frame_stack import check_first_stacks
 from replaylab.trees import flatten, flatten_as, map_leaves, same_rows, take, unflatten
@@ -99,10 +99,13 @@ def episodes(parts: BufferParts) -> Iterator[dict[str, Any]]:
             f"`episodes` needs steps in the order of time, but the buffer has (replicas={config.replicas}, retention="
             f"{config.retention}); use get(ids)"
         )
-    (ids,) = stored_ids(parts)
+    ids, removed = np.concatenate(stored_ids(parts)), np.concatenate(removed_ids(parts))
+    ids = np.sort(np.concatenate((ids, removed)))
     env_of = parts.core.environments(ids)
     for env in np.unique(env_of[env_of >= 0]):
-        env_ids = ids[env_of == env]
+        is_stored = np.isin(ids[env_of == env], removed, invert=True)
+        env_ids = ids[env_of == env][is_stored]
+        before_removed = ~np.append(is_stored[1:], True)[is_stored]
         pieces: list[dict[str, Any]] = []
         for start in range(0, len(env_ids), BLOCK):
             rows = parts.core.gather(env_ids[start : start + BLOCK + 1], False)
@@ -112,6 +115,7 @@ def episodes(parts: BufferParts) -> Iterator[dict[str, Any]]:
             for path, following in after.items():
                 continues = same_rows(columns[following][: len(rows[path]) - 1], rows[path][1:])
                 last[: len(continues)] |= ~continues
+            last |= before_removed[start : start + count]
             last[-1] |= start + count == len(env_ids)
             begin = 0
             for end in (*(np.flatnonzero(last) + 1).tolist(), count):

@@ -88,7 +88,7 @@ class ReplayStats:
         never_replayed: Share of the stored steps that were never drawn.
         replay_gini: Gini coefficient of the stored steps' replay counts: 0 if all are equal, near 1 if a few steps
             had nearly all of them.
-        stale_updates: Ids given to `update_priorities` or `write` whose step was not stored any more.
+        stale_updates: Ids given to `update_priorities`, `write` or `remove` whose step was not stored any more.
         moved_share: Share of the rows drawn so far for which `replaylab.research.ByStepsToEnd` found no step in their
             bin or a neighbouring one; 0 with `replaylab.research.Tape`. None with other samplers.
     """
@@ -181,6 +181,11 @@ def stored_ids(parts: BufferParts) -> list[npt.NDArray[np.int64]]:
     return [replica.ids for replica in _replicas(parts)]
 
 
+def removed_ids(parts: BufferParts) -> list[npt.NDArray[np.int64]]:
+    """Return the ids of removed steps whose slots no other step has filled, replica by replica, in ascending order."""
+    return [replica.removed for replica in _replicas(parts)]
+
+
 def _replicas(parts: BufferParts, priorities: str | None = None) -> list["_Replica"]:
     state, capacity = parts.core.state(), parts.config.capacity
     return [_Replica(state, f"replica{r}.", capacity, priorities) for r in range(parts.config.replicas or 1)]
@@ -195,17 +200,18 @@ class _Replica:
         arrays = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
         next_id = int(arrays["next_id"][0])
         first_id, given_before = arrays.get("cleared", (0, 0))
-        self._capacity, self._size = capacity, min(next_id - int(first_id), capacity)
-        if "used" in arrays:
-            self._size = int(arrays["used"][0])
+        used = int(arrays["used"][0]) if "used" in arrays else min(next_id - int(first_id), capacity)
         since = int(arrays["offered"][0]) if "offered" in arrays else next_id - int(first_id)
         self._added = int(given_before) + since
         if "ids" in arrays:  # by slot, in any order
-            slots = np.argsort(arrays["ids"][: self._size])
+            slots = np.argsort(arrays["ids"][:used])
             self.ids = arrays["ids"][slots]
         else:
-            self.ids = np.arange(next_id - self._size, next_id)
+            self.ids = np.arange(next_id - used, next_id)
             slots = self.ids % capacity
+        stored = np.isin(slots, arrays.get("removed", ()), invert=True)
+        self.removed, self.ids, slots = self.ids[~stored], self.ids[stored], slots[stored]
+        self._capacity, self._size = capacity, len(self.ids)
         self.ages = next_id - 1 - self.ids
         counts = arrays["replay_counts"]
         self.replays = counts[slots].astype(np.int64) if counts.size else None

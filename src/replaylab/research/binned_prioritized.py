@@ -51,6 +51,7 @@ class BinnedPrioritized(Sampler):
     end_fields: ClassVar[tuple[str, ...]] = ENDS
     in_core: ClassVar[bool] = False
     draws_sequences: ClassVar[bool] = False
+    allows_removal: ClassVar[bool] = False
 
     @property
     def takes_priorities(self) -> bool:
@@ -85,6 +86,7 @@ class MatchedEnds(Sampler):
     end_fields: ClassVar[tuple[str, ...]] = ENDS[:1]
     in_core: ClassVar[bool] = False
     draws_sequences: ClassVar[bool] = False
+    allows_removal: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(self, share=scheduled(FRACTION))

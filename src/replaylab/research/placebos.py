@@ -38,6 +38,7 @@ class Permuted(Prioritized):
     bins: int = option(COUNT, 1)
 
     core_kind: ClassVar[str] = "permuted"
+    allows_removal: ClassVar[bool] = False
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]

@@ -56,6 +56,7 @@ class Tape(Sampler):
     in_core: ClassVar[bool] = False
     needs_order: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = False
+    allows_removal: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(self, path=place("a tape"))

@@ -142,10 +142,11 @@ def _fill(parts: DeviceParts, host: ReplayBuffer, state: Arrays, folder: Path) -
     ring, config, envs = parts.ring, parts.options.config, parts.options.envs
     parts.loop_state = host.state
     ids, head = host.stored_ids()[0], host.next_id
-    if head % envs or (host._parts.core.environments(ids) != ids % envs).any():
+    removed = "replica0.removed" in state
+    if removed or head % envs or (host._parts.core.environments(ids) != ids % envs).any():
         raise SnapshotError(
             f"the ids in {folder} must follow each other environment by environment in every time step, but have gaps, "
-            "as with `where` or resetting steps that were left out; store its episodes in a new replay"
+            "as with `where`, `remove` or resetting steps that were left out; store its episodes in a new replay"
         )
     first = int(state["device.numbers"][1]) if "device.numbers" in state else head - len(ids)
     flags = state["device.flags"] if "device.numbers" in state else _left(state, ids, envs, config.capacity)

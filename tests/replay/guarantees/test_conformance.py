@@ -146,7 +146,8 @@ class QueueTestCase(SamplerTestCase):
     """Rows are certain, and each comes once: there are as many batches as steps that were not drawn."""
 
     def compare(self, buffer, ids):
-        for _ in range(len(ids) // self.batch_size):
+        waiting = buffer.stored_ids()[0]
+        for _ in range(len(waiting) // self.batch_size):
             distribution, drawn, stated = self.draw_with_distribution(buffer, ids)
             rows = drawn.reshape(len(distribution), -1) - ids[0]
             counts = np.stack([np.bincount(row, minlength=len(ids)) for row in rows])
@@ -154,7 +155,7 @@ class QueueTestCase(SamplerTestCase):
             assert (stated == 1 / self.batch_size).all()
         with pytest.raises(EmptyBufferError, match="not drawn yet"):
             self.draw(buffer)
-        assert (drawn[..., -1] == ids[len(ids) // self.batch_size * self.batch_size - 1]).all()
+        assert (drawn[..., -1] == waiting[len(waiting) // self.batch_size * self.batch_size - 1]).all()
 
     @pytest.mark.parametrize("num_envs", NUM_ENVS)
     def test_rows_are_the_steps_of_their_ids(self, num_envs):
@@ -239,7 +240,7 @@ class TestTheMatrixIsComplete:
         )
 
     def test_no_state_is_left_out(self):
-        assert {"empty slots", "wrapped", "after updates", "zero priorities"} <= set(STATES)
+        assert {"empty slots", "wrapped", "after updates", "zero priorities", "removed steps"} <= set(STATES)
         assert {None, 1, 3} <= set(REPLICAS)
         assert {None, 1, 4} <= set(NUM_ENVS)
 
@@ -248,11 +249,14 @@ class TestTheMatrixIsComplete:
     def test_a_state_is_what_its_name_says(self, state, num_envs):
         buffer, ids = case(replay.Prioritized())().fill(state, replicas=3, num_envs=num_envs)
         distribution = buffer.probabilities(np.tile(ids, (3, 1)))
-        assert (len(buffer) < buffer.capacity) == (state == "empty slots")
+        removed = state == "removed steps"
+        assert (len(buffer) < buffer.capacity) == (removed or state == "empty slots")
         assert (ids[0] > 2 * buffer.capacity) == (state not in ("empty slots", "full"))
-        assert (len(np.unique(distribution)) > 10) == (state in ("after updates", "zero priorities"))
-        assert ((distribution == 0).sum() > 5) == (state == "zero priorities")
-        np.testing.assert_array_equal(buffer.get(ids[None].repeat(3, 0))["x"][2], ids)
+        assert (len(np.unique(distribution)) > 10) == (removed or state in ("after updates", "zero priorities"))
+        assert ((distribution == 0).sum() > 5) == (removed or state == "zero priorities")
+        assert (len(buffer) < len(ids)) == removed
+        stored = buffer.stored_ids()[2]
+        np.testing.assert_array_equal(buffer.get(stored[None].repeat(3, 0))["x"][2], stored)
 
 
 class Lopsided(Fresh):

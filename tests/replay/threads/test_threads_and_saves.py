@@ -143,8 +143,8 @@ def test_a_handler_that_adds_while_rows_are_written_is_refused(tmp_path, monkeyp
     monkeypatch.setattr(Draft, "arrays", adding)
     buffer.save(tmp_path)
     assert errors[0] == (
-        "steps cannot be added by the thread that is saving the buffer, from a signal handler or a callback; add them "
-        "after save() has returned"
+        "steps cannot be added or changed by the thread that is saving the buffer, from a signal handler or a "
+        "callback; do so after save() has returned"
     )
     monkeypatch.undo()
     assert buffer.add(x=1.0) == 100

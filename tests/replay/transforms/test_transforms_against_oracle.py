@@ -89,6 +89,10 @@ class TransformMachine(RuleBasedStateMachine):
     def write(self, n):
         self.world.write(n)
 
+    @rule(n=st.integers(0, 4))
+    def remove(self, n):
+        self.world.remove(n)
+
     @rule()
     def save_and_load(self):
         self.world.reload(self.folder.name)
@@ -202,6 +206,8 @@ def drive(world, steps, folder):
             world.update_priorities(5)
         if rng.random() < 0.3:
             world.write(int(rng.integers(0, 6)))
+        if rng.random() < 0.2:
+            world.remove(int(rng.integers(0, 4)))
         world.check_sample(int(rng.integers(1, 6)), again=rng.random() < 0.3)
         if rng.random() < 0.1:
             world.end_episodes()

@@ -26,6 +26,7 @@ from replaylab.replay import (
     NStep,
     Online,
     Prioritized,
+    Queue,
     RankBased,
     ReplayBuffer,
     Sequence,
@@ -324,6 +325,8 @@ class TransformWorld:
         least = self.sampler.rows(batch_size) if different else 1
         if any(len(replay.stored) < least for replay in self.oracle.replay):
             return False
+        if isinstance(self.sampler, Queue) and any(len(replay.waiting()) < batch_size for replay in self.oracle.replay):
+            return False
         return all(sum(replay.distribution(batch_size).values()) > 0.999 for replay in self.oracle.replay)
 
     @property
@@ -419,7 +422,7 @@ class TransformWorld:
     def write(self, n):
         """Write some fields of steps, some of them long gone; of equal ids the last counts."""
         ids = np.stack([self.any_ids(rows.replay, n) for rows in self.rows])
-        names = [name for name in self.fields if name not in ENDS]
+        names = [name for name in self.fields if name not in (*ENDS, *self.sampler.clock_fields)]
         names = set(self.rng.choice(names, self.rng.integers(1, len(names) + 1), replace=False))
         script = self.scripts[0, 0]
         records = [[script.record(script.observe(), script.observe()) for _ in row] for row in ids]
@@ -439,20 +442,29 @@ class TransformWorld:
             rows.goals_known_at = None
         assert count == written
 
+    def remove(self, n):
+        """Remove steps, some of them long gone."""
+        ids = np.stack([self.any_ids(rows.replay, n) for rows in self.rows])
+        count = self.buffer.remove(self.outer(ids))
+        assert type(count) is int
+        assert count == sum(rows.replay.remove(row) for rows, row in zip(self.rows, ids.tolist(), strict=True))
+        for rows in self.rows:
+            rows.goals_known_at = None
+
     def any_ids(self, replay, n):
         """Ids of steps, some of them long gone, and -1."""
-        ids = self.rng.integers(max(replay.stored.start - 3, -1), max(replay.stored.stop, 1), n)
-        return ids if replay.stored else np.full(n, -1)
+        in_use = replay.in_use
+        return self.rng.integers(max(in_use.start - 3, -1), in_use.stop, n) if in_use else np.full(n, -1)
 
     def outer(self, rows):
         """Drop the axis of replicas if there are none."""
         return rows if self.replicas is not None else rows[0]
 
     def feedback_ids(self, rows, n):
-        stored, oldest = rows.replay.stored, rows.replay.stored.start
+        stored = rows.replay.stored
         if not stored:
             return np.full(n, -1)
-        ids = self.rng.choice(stored, n)
+        ids, oldest = self.rng.choice(stored, n), stored[0]
         if rows.sequence:
             ids = np.array([rows.block(i)[0] for i in ids], np.int64)
         gone = (self.rng.random(n) < 0.2) & (oldest > 0)
@@ -489,6 +501,8 @@ class TransformWorld:
     def check_contents(self):
         """Sizes, and every stored step: by `columns` and by `get`."""
         sizes = [len(replay.stored) for replay in self.oracle.replay]
+        for ids, replay in zip(self.buffer.stored_ids(), self.oracle.replay, strict=True):
+            assert ids.tolist() == list(replay.stored)
         np.testing.assert_array_equal(self.buffer.size, sizes if self.replicas is not None else sizes[0])
         columns = flatten(self.buffer.columns)
         derived = {path for path in self.leaves if path[0] == "next_obs" and self.next_obs == "derived"}
@@ -499,8 +513,7 @@ class TransformWorld:
                     stored = slots[np.array(replay.stored) % replay.capacity]
                     assert bits(stored) == bits([replay.steps[i][path] for i in replay.stored]), path
         if min(sizes):
-            oldest = np.array([[replay.stored.start] for replay in self.oracle.replay])
-            ids = oldest + self.rng.integers(0, min(sizes), (self.R, 20))
+            ids = np.stack([self.rng.choice(replay.stored, 20) for replay in self.oracle.replay])
             stored = flatten(self.buffer.get(self.outer(ids)))
             assert stored.keys() == self.leaves.keys()
             for path, column in stored.items():
@@ -589,7 +602,7 @@ class TransformWorld:
             case Combined():
                 assert ids[-1] == newest
             case FreshFirst():
-                fresh = list(replay.stored)[max(0, replay.due - replay.stored.start) :][:batch_size]
+                fresh = replay.waiting()[:batch_size]
                 assert ids[: len(fresh)] == fresh
             case Prioritized():
                 for i in set(ids):

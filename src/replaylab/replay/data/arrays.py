@@ -294,16 +294,19 @@ def refuse(call: str, arguments: Mapping[str, Any], fields: tuple[str, ...]) -> 
     raise names_error(call, steps, fields)
 
 
-def check_written(values: Mapping[str, Any], fields: tuple[str, ...]) -> None:
+def check_written(values: Mapping[str, Any], fields: tuple[str, ...], clocks: tuple[str, ...]) -> None:
     """Check the names of the fields that `write` changes.
+
+    Args:
+        values: The new values by path.
+        fields: The paths of all fields.
+        clocks: The fields that are a sampler's clock.
 
     Raises:
         FieldError: A field is unknown or cannot be changed, or there is none.
     """
-    if fixed := [name for name in ENDS if name in values]:
-        raise FieldError(
-            f"`{fixed[0]}` of a stored step cannot be changed, since episodes, n-step returns and sequences depend on "
-            "it; leave it out"
-        )
+    if fixed := [name for name in (*ENDS, *clocks) if name in values]:
+        depends = "episodes depend" if fixed[0] in ENDS else "its age depends"
+        raise FieldError(f"`{fixed[0]}` of a stored step cannot be changed, since {depends} on it; leave it out")
     if not values or not values.keys() <= set(fields):
         raise names_error("write", values, fields, any_of_them=True)

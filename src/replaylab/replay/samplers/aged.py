@@ -52,8 +52,8 @@ class Aged(OfParts, Sampler):  # type: ignore[override]
             needs a window. Default: None.
         floor: f in [0, 1), the share of the probability by which steps of the window are drawn without ageing; their
             rows come first in a batch. With ``Prioritized`` it excludes `Sequence`. Default: 0.0.
-        window: Newest steps that can be drawn; None: all. New steps get the largest priority of the window.
-            Default: None.
+        window: Newest steps that can be drawn; None: all. New steps get the largest priority of the window. Removed
+            steps count in the window, as in ages. Default: None.
         clock: "steps": time is a step's id, so that age is the number of steps stored since, of all environments. Or
             the name of a stored scalar field, int32, int64, float32 or float64, that never decreases, such as the
             version of the policy. Of several processes that add to one storage, steps with an earlier time than steps

@@ -25,6 +25,9 @@ Floats = npt.NDArray[np.float64]
 RECORD_NBYTES = 5 * 8
 """Bytes recorded about each step."""
 
+REMOVED = -1
+"""Number of the episode of a removed step."""
+
 
 class Record:
     """The data behind a `View`, by slot, for one replica."""
@@ -38,7 +41,11 @@ class Record:
         self._episodes = np.array(num_envs)
 
     def slots(self) -> Ids:
-        """Return the slots in use, oldest step first."""
+        """Return the slots of the stored steps, oldest first."""
+        slots = self._slots_in_use()
+        return np.asarray(slots[self.episodes[slots] != REMOVED], np.int64)
+
+    def _slots_in_use(self) -> Ids:
         begun, capacity = int(self.ids.max()) + 1, len(self.ids)  # id i is in slot i mod capacity
         if self.ids[-1] < 0:  # not full since it was created or cleared; both start at slot 0
             return np.arange(begun % capacity)
@@ -88,7 +95,12 @@ class Record:
     def find(self, ids: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
         """Return the slots of ids, and which of them still hold their step."""
         slots = ids % len(self.ids)
-        return slots, (ids >= 0) & (self.ids[slots] == ids)
+        return slots, (ids >= 0) & (self.ids[slots] == ids) & (self.episodes[slots] != REMOVED)
+
+    def remove(self, ids: Ids) -> None:
+        """Record that the steps of these ids were removed, if they are stored."""
+        slots, stored = self.find(ids)
+        self.episodes[slots[stored]] = REMOVED
 
 
 class View:
@@ -138,7 +150,13 @@ class View:
         if self._stride is None:
             return None
         places = self.steps_in_episode // self._stride
-        return np.unique(self.episodes * (places.max(initial=0) + 1) + places, return_inverse=True)[1]
+        order = np.lexsort((self.steps_in_episode, self.episodes))
+        begins = np.ones(len(order), np.bool_)  # a block ends before a removed step, too
+        begins[1:] = (np.diff(self.episodes[order]) != 0) | (np.diff(places[order]) != 0)
+        begins[1:] |= np.diff(self.steps_in_episode[order]) != 1
+        blocks = np.empty(len(order), np.int64)
+        blocks[order] = begins.cumsum() - 1
+        return blocks
 
     @property
     def replay_counts(self) -> Ids:
@@ -352,6 +370,15 @@ class CustomEngine(RecordingEngine[CustomSampler]):
             columns = self._core.gather(ids, True)
             layout.relabel(columns)
             return layout.batch(columns | bookkeeping)
+
+    def remove(self, ids: npt.ArrayLike) -> int:
+        """Remove steps."""
+        rows = ids_array(ids)
+        with self.lock.held():
+            count = super().remove(rows)
+            for record, row in zip(self._records, rows.reshape(self._axes[0], -1), strict=True):
+                record.remove(row)
+        return count
 
     def probabilities(self, ids: npt.ArrayLike, batch_size: int, scheduled: list[float]) -> Floats:
         """Return the probabilities of these steps."""

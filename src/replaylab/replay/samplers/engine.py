@@ -161,6 +161,10 @@ class DrawEngine:
         """Drop every step."""
         self._core.clear()
 
+    def remove(self, ids: npt.ArrayLike) -> int:
+        """Remove steps; return how many of the ids were still stored."""
+        return self._core.remove(ids)
+
     def probabilities(self, ids: npt.ArrayLike, batch_size: int, scheduled: list[float]) -> Floats:
         """Return the probabilities of these steps; see `ReplayBuffer.probabilities`."""
         return self._core.probabilities(ids, batch_size, scheduled)

@@ -32,6 +32,7 @@ class OfParts:
     needs_order = _of_parts("needs_order", any)
     needs_episodes = _of_parts("needs_episodes", any)
     draws_sequences = _of_parts("draws_sequences", all)
+    allows_removal = _of_parts("allows_removal", all)
 
     @property
     def feedback_kind(self) -> FeedbackKind:

@@ -37,6 +37,7 @@ class Sampler:
         no_closed_form: Why `probabilities` cannot state the sampling probability of one row; "" where it can.
         in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
         draws_sequences: Whether `Sequence` can be made of what it draws.
+        allows_removal: Whether steps can be removed; not if it draws by the places of all steps.
         core_kind: Its kind in the compiled core; of a sampler that draws in Python, what draws its pool, if it has one.
         record_nbytes: Bytes that are recorded in Python about each stored step.
     """
@@ -53,6 +54,7 @@ class Sampler:
     no_closed_form: ClassVar[str] = ""
     in_core: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = True
+    allows_removal: ClassVar[bool] = True
     core_kind: ClassVar[str] = "uniform"
     record_nbytes: ClassVar[int] = 0
 
