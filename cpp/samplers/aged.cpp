@@ -156,7 +156,7 @@ class Aged : public Prioritized {
     }
 
     double time(const Ring& ring, std::int64_t slot) const {
-        return by_field_ ? ring.time(slot) : static_cast<double>(ring.id(slot));
+        return by_field_ ? ring.time(slot) : static_cast<double>(ring.id(slot) - ring.first_id());
     }
 
     double origin_at(double now) const {

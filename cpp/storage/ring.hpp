@@ -39,6 +39,8 @@ class Ring {
     std::int64_t capacity() const { return capacity_; }
     // The id of the next step.
     std::int64_t next_id() const { return next_id_; }
+    // The id of the first step since the last clear().
+    std::int64_t first_id() const { return first_id_; }
     // The number of stored steps.
     std::int64_t size() const { return used() - gone_; }
     // The number of slots in use, the first ones: of stored and of removed steps.

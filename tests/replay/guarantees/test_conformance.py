@@ -100,7 +100,7 @@ CHOSEN = {type(sampler) for sampler in WITH_OPTIONS + ONCE}
 SAMPLERS = [*WITH_OPTIONS, *(kind() for kind in PUBLIC if kind not in CHOSEN and needs_nothing(kind))]
 """A sampler of which no options are chosen above is tested with its defaults."""
 
-EVERY = [*SAMPLERS, *IN_BLOCKS, *ONCE, *BY_A_CLOCK]
+EVERY = [*SAMPLERS, *IN_BLOCKS, *ONCE]
 
 
 def kind_of(sampler):
@@ -214,7 +214,7 @@ def case(sampler):
     return type("Case", (FewBatches, base), attributes)
 
 
-globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(EVERY)})
+globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate([*EVERY, *BY_A_CLOCK])})
 
 
 def kinds(base=replay.Sampler):
