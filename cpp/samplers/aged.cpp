@@ -82,9 +82,7 @@ class Aged : public Prioritized {
     void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
                       const double* beta, double* out) const override {
         if (floor_ == 0.0) return Prioritized::distribution(ring, slots, n, batch, beta, out);
-        const Scales scales = this->scales();
-        for (std::int64_t k = 0; k < n; ++k)
-            out[k] = scales.aged * tree_.leaf(slots[k]) + scales.unaged * unaged_.leaf(slots[k]);
+        for (std::int64_t k = 0; k < n; ++k) out[k] = mixed(tree_.leaf(slots[k]), unaged_.leaf(slots[k]));
     }
 
     // Masses depend on the origin, so those of several replays cannot be compared.
@@ -142,11 +140,6 @@ class Aged : public Prioritized {
     }
 
   private:
-    // What leaves of the two trees are multiplied by.
-    struct Scales {
-        double aged, unaged;
-    };
-
     static unsigned kept_unaged(const SamplerConfig& config) {
         return config.option("floor") > 0.0 ? SumTree::kAll : SumTree::kLargest;
     }
@@ -170,16 +163,16 @@ class Aged : public Prioritized {
     // All, where ageing leaves no step a mass.
     double floor_share() const { return tree_.total() > 0.0 ? floor_ : 1.0; }
 
-    Scales scales() const {
+    // The probability of these leaves of the two trees, where there is a floor.
+    double mixed(double aged, double unaged) const {
         const double share = floor_share();
-        return {share < 1.0 ? (1.0 - share) / tree_.total() : 0.0,
-                unaged_.total() > 0.0 ? share / unaged_.total() : 0.0};
+        const double by_age = share < 1.0 ? (1.0 - share) * (aged / tree_.total()) : 0.0;
+        return unaged_.total() > 0.0 ? by_age + share * (unaged / unaged_.total()) : 0.0;
     }
 
     // The smallest probability that is not 0. Steps in neighbouring slots are about equally old, so that the
     // smallest p^α of each block nearly tells which blocks to look at.
     double least_probability(const Ring& ring) {
-        const Scales scales = this->scales();
         const std::int64_t oldest = ring.slot_in_use(ring.used() - 1), width = unaged_.block_size();
         factors_.clear();
         for (std::int64_t begin = 0; begin < ring.used(); begin += width) {
@@ -189,11 +182,10 @@ class Aged : public Prioritized {
         }
         exp2(factors_.data(), static_cast<std::int64_t>(factors_.size()));
         const auto lower = [&](std::size_t block, double power) {
-            return (scales.aged * mass(power, factors_[block]) + scales.unaged * power) * (1.0 - 1e-6);
+            return mixed(mass(power, factors_[block]), power) * (1.0 - 1e-6);
         };
-        return unaged_.least_value(lower, [&](std::int64_t slot) {
-            return scales.aged * tree_.leaf(slot) + scales.unaged * unaged_.leaf(slot);
-        });
+        return unaged_.least_value(
+            lower, [&](std::int64_t slot) { return mixed(tree_.leaf(slot), unaged_.leaf(slot)); });
     }
 
     // Computes the masses of the steps from this id to before that one.
