@@ -130,8 +130,10 @@ class Aged : public Prioritized {
         masses_.resize(factors_.size());
         for (std::int64_t k = 0; k < n; ++k) {
             float& power = values_[static_cast<std::size_t>(k)];
-            power = ring.next_id() - ring.id(slots[k]) <= window_ ? std::min(power, kMost) : 0.0f;
-            factors_[static_cast<std::size_t>(k)] = std::max(half_lives(time(ring, slots[k])), kGone);
+            const std::int64_t id = ring.id(slots[k]);
+            power = ring.next_id() - id <= window_ ? std::min(power, kMost) : 0.0f;
+            const double time = by_field_ ? ring.time(slots[k]) : steps_before(ring, id);
+            factors_[static_cast<std::size_t>(k)] = std::max(half_lives(time), kGone);
         }
         exp2(factors_.data(), n);
         for (std::size_t k = 0; k < masses_.size(); ++k) masses_[k] = mass(values_[k], factors_[k]);
@@ -149,7 +151,12 @@ class Aged : public Prioritized {
     }
 
     double time(const Ring& ring, std::int64_t slot) const {
-        return by_field_ ? ring.time(slot) : static_cast<double>(ring.id(slot) - ring.first_id());
+        return by_field_ ? ring.time(slot) : steps_before(ring, ring.id(slot));
+    }
+
+    // Since the last clear().
+    static double steps_before(const Ring& ring, std::int64_t id) {
+        return static_cast<double>(id - ring.first_id());
     }
 
     double origin_at(double now) const {
