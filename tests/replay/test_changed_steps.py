@@ -9,6 +9,7 @@ import pytest
 from replaylab import research
 from replaylab.errors import ConfigError, DtypeError, FieldError, IdError, ShapeError, SnapshotError
 from replaylab.replay import (
+    Aged,
     Assigned,
     Field,
     FrameStack,
@@ -127,6 +128,16 @@ class TestWrite:
             buffer.write([0], **values)
         for name, column in buffer.get(ids).items():
             np.testing.assert_array_equal(column, before[name])
+
+    def test_a_clock_is_not_written(self):
+        buffer = ReplayBuffer(
+            4, {"version": Field((), np.int64)}, sampler=Aged(Uniform(), 9.0, clock="version"), seed=0
+        )
+        ids = buffer.extend(version=[1, 2, 2])
+        with pytest.raises(
+            FieldError, match="`version` of a stored step cannot be changed, since its age depends on it"
+        ):
+            buffer.write(ids, version=[1, 1, 1])
 
     def test_an_unknown_id_changes_nothing(self):
         buffer, ids = filled()

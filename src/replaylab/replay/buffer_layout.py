@@ -6,7 +6,7 @@ from typing import Any
 from replaylab import _core
 from replaylab.machine import machine_memory
 from replaylab.replay.buffer_config import BufferConfig
-from replaylab.replay.data.arrays import check_written, refuse, steps_of
+from replaylab.replay.data.arrays import refuse, steps_of, writable, write_error
 from replaylab.replay.data.autoreset import with_final_obs
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Field
@@ -50,6 +50,7 @@ class BufferLayout:
         self.batch_row_nbytes = self._batch_row_nbytes()
         self.usual_batch = min(2**20, machine_memory() // (self.batch_row_nbytes * (config.replicas or 1)))
         self.input_fields = self._fields_of_input()
+        self._writable = writable(self.flat, config.sampler.clock_fields)
         name = type(config.sampler).__name__
         self.schedules = Schedules(name, config.sampler.schedules, replicas=config.replicas)
 
@@ -93,8 +94,9 @@ class BufferLayout:
         Raises:
             FieldError: A field is unknown or cannot be changed, or there is none.
         """
-        values = dict(flatten_as(self._fields, steps))
-        check_written(values, tuple(self.flat), self._config.sampler.clock_fields)
+        values = dict(flatten_as(self._fields, steps)) if self.nested else steps
+        if not values or not values.keys() <= self._writable:
+            raise write_error(values, tuple(self.flat), self._config.sampler.clock_fields)
         return values
 
     def relabel(self, columns: dict[str, Any]) -> None:

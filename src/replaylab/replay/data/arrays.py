@@ -4,7 +4,7 @@ The compiled core takes arrays that already fit; all other values are converted 
 is written once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -294,19 +294,21 @@ def refuse(call: str, arguments: Mapping[str, Any], fields: tuple[str, ...]) -> 
     raise names_error(call, steps, fields)
 
 
-def check_written(values: Mapping[str, Any], fields: tuple[str, ...], clocks: tuple[str, ...]) -> None:
-    """Check the names of the fields that `write` changes.
+def writable(fields: Iterable[str], clocks: tuple[str, ...]) -> frozenset[str]:
+    """Return the fields that `write` may change: not those that end episodes or are a sampler's clock."""
+    return frozenset(fields) - {*ENDS, *clocks}
+
+
+def write_error(values: Mapping[str, Any], fields: tuple[str, ...], clocks: tuple[str, ...]) -> FieldError:
+    """Return the error for a call of `write` whose arguments are not fields that can be changed.
 
     Args:
-        values: The new values by path.
+        values: The arguments by path.
         fields: The paths of all fields.
-        clocks: The fields that are a sampler's clock.
-
-    Raises:
-        FieldError: A field is unknown or cannot be changed, or there is none.
+        clocks: Those that are a sampler's clock.
     """
-    if fixed := [name for name in (*ENDS, *clocks) if name in values]:
-        depends = "episodes depend" if fixed[0] in ENDS else "its age depends"
-        raise FieldError(f"`{fixed[0]}` of a stored step cannot be changed, since {depends} on it; leave it out")
-    if not values or not values.keys() <= set(fields):
-        raise names_error("write", values, fields, any_of_them=True)
+    fixed = next((name for name in (*ENDS, *clocks) if name in values), None)
+    if fixed is None:
+        return names_error("write", values, fields, any_of_them=True)
+    depends = "episodes depend" if fixed in ENDS else "its age depends"
+    return FieldError(f"`{fixed}` of a stored step cannot be changed, since {depends} on it; leave it out")
