@@ -62,14 +62,17 @@ def assert_same_buffers(replay, other):
         assert torch.equal(buffer, buffers(other)[name]), name
 
 
-def compare(sampler, next_obs, capacity):
+def compare(sampler, next_obs, capacity, wide):
+    """Compare two replays; `wide`: with programs as for wide rows."""
     from replaylab.torch.batches import sampling
     from replaylab.torch.storing import launches as storing
 
     storing.ROWS = sampling.ROWS = sampling.DRAWN = (
         16 if capacity < 100 else 256
     )  # a program takes long here, its rows do not
-    options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "final_obs_share": 0.1, "device": "cpu"}
+    storing.WIDE = sampling.WIDE = 2 if wide else 256
+    options = {"num_envs": 2, "sampler": sampler, "next_obs": next_obs, "device": "cpu"}
+    options["final_obs_share"] = 1.0 if capacity < 100 else 0.1  # without and with steps that are dropped early
     stack = FrameStack(3, ("obs.camera", "obs.clock"), padding="zero" if capacity > 1_000 else "repeat")
     options["transforms"] = [NStep(3, 0.97), stack] if capacity > 1_000 else [stack] * (next_obs == "derived")
     options["half"] = {"obs.speed": "bfloat16" if next_obs == "derived" else "float16"}
@@ -194,7 +197,7 @@ def counted_launches(sampler, next_obs, adds, updates):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for number, (sampler, next_obs) in enumerate(itertools.product(SAMPLERS, ("stored", "derived"))):
-        compare(sampler, next_obs, (40, 1_100)[number % 2])
+        compare(sampler, next_obs, (40, 1_100)[(number + number // 2) % 2], wide=number % 4 == 3)
     compiled_calls(SAMPLERS[0], "derived")
     compiled_calls(Uniform(), "stored")
     odd_fields()

@@ -29,14 +29,15 @@ class CopiedField(NamedTuple):
         name: Its name.
         packing: The rows' packing.
         path: The field.
-        frames: The source of each frame of a stack, oldest first, and how many steps it is before that source's step.
+        frames: The source of each frame of a stack, oldest first, its first word there, and how many steps it is before
+            that source's step.
         stacked: Whether it has an axis of frames.
     """
 
     name: str
     packing: RowPacking
     path: str
-    frames: list[tuple[int, int]]
+    frames: list[tuple[int, int, int]]
     stacked: bool
 
 
@@ -69,10 +70,10 @@ class Block:
         words: list[tuple[int, ...]] = []
         for field in self._fields:
             columns, first = field.packing.columns[field.path], len(words)
-            frame_words = range(columns.start, columns.stop)
-            length = len(field.frames) * len(frame_words)
-            for source, behind in field.frames:
-                words += [(word, first, WORD * length, source, behind) for word in frame_words]
+            length = columns.stop - columns.start
+            nbytes = WORD * length * len(field.frames)
+            for source, start, behind in field.frames:
+                words += [(word, first, nbytes, source, behind) for word in range(start, start + length)]
         self.copied = len(words)
         self.plan = torch.tensor(words, dtype=torch.int32).reshape(-1, 5).T.contiguous()
         self._views: dict[int, list[View]] = {}
@@ -148,11 +149,15 @@ def _copied_fields(assembly: Assembly) -> list[CopiedField]:
     fields = []
     stack, stacked = assembly.stack, assembly.stacked
     for taken in assembly.taken:
-        frames, of_stack = [(taken.source, 0)], taken.name.removeprefix("next_") in stacked
+        frames = [(taken.source, taken.packing.columns[taken.path].start, 0)]
+        path = taken.name.removeprefix("next_")
+        of_stack = path in stacked
         if of_stack and stack is not None:
-            frames = [(LAST_BEFORE, k) for k in reversed(range(stack.length - 1))] + frames
+            start = assembly.frames.columns[path].start
+            frames = [(LAST_BEFORE, start, k) for k in reversed(range(stack.length - 1))] + frames
         fields.append(CopiedField(taken.name, taken.packing, taken.path, frames, of_stack))
     for path in stacked:
-        frames = [(FRAME_BEFORE, k) for k in reversed(range(stack.length if stack else 0))]
+        start = assembly.frames.columns[path].start
+        frames = [(FRAME_BEFORE, start, k) for k in reversed(range(stack.length if stack else 0))]
         fields.append(CopiedField(path, assembly.frames, path, frames, True))
     return sorted(fields, key=lambda field: -field.packing.stored[field.path].itemsize)

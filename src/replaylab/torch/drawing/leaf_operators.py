@@ -12,10 +12,10 @@ from replaylab.torch.operators import operator
 
 
 def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged: bool) -> tuple[Tensor, Tensor]:
-    """Return the sum of the leaves before the oldest stored step, and the sum of those of stored steps.
+    """Return the sum of the leaves before the first one that can be drawn, and the sum of those of stored steps.
 
-    Steps can be dropped before they are overwritten (see `StepRing`). Their leaves stay; targets are drawn only from
-    those of stored steps, which are neighbors in the ring.
+    Steps can be dropped before they are overwritten (see `StepRing`). Their leaves stay; targets are then drawn only
+    from those of stored steps, which are neighbors in the ring, from the oldest one's on.
 
     Args:
         sums: The tree's sums.
@@ -30,7 +30,8 @@ def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged:
     slots = torch.stack((head % capacity, tail % capacity))
     ends = sum_before(sums, slots, capacity)
     gap = ends[1] - ends[0]  # the leaves from the head's slot to the tail's
-    return ends[1], total - torch.where(slots[1] < slots[0], gap + total, gap)
+    before = torch.where(tail > head - capacity, ends[1], 0)
+    return before, total - torch.where(slots[1] < slots[0], gap + total, gap)
 
 
 def draw_leaves(
