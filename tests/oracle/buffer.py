@@ -167,7 +167,8 @@ class OracleReplica:
 
     def aged(self, sampler, ids):
         """Each id's mass, and that of its age, for an `Aged` sampler."""
-        masses = {i: mass(self.priorities[i], getattr(sampler.sampler, "alpha", 0.0)) for i in ids}
+        alpha = getattr(sampler.sampler, "alpha", 0.0)
+        masses = {i: min(mass(self.priorities[i], alpha), 2.0**94) for i in ids}
         if isinstance(sampler.sampler, Uniform):
             masses = dict.fromkeys(ids, 1.0)
         for i in ids if sampler.window else ():
