@@ -76,6 +76,8 @@ TRANSFORMS = {
 
 
 SAMPLERS = """
+Aged(Prioritized(beta=0.5), half_life=20.0)
+Aged(Uniform(), half_life=20.0, floor=0.1, window=30)
 AntiPrioritized()
 AntiPrioritized(block_length=4)
 Blocks(length=4)
@@ -86,6 +88,7 @@ Combined(mode="replace")
 Combined(mode="replace", distinct=True)
 EpisodeEnds(share=0.5, steps=3)
 EpisodeEnds(share=0.9, truncated=True)
+FreshFirst(Prioritized(beta=0.5))
 Geometric(expected_age=10.0)
 Geometric(expected_age=1e6)
 Greedy()
