@@ -44,7 +44,7 @@ class Blocks : public Sampler {
 };
 
 // With probability s one of the last steps of an episode that has ended, evenly, otherwise any step. While
-// none is stored, any step. Removed steps count as steps of their episode, but are none to draw. Their slots
+// none is stored, any step. Removed steps count as steps of their episode, but cannot be drawn. Their slots
 // are a list, in which the last takes the place of one that goes.
 class EpisodeEnds : public Sampler {
   public:
