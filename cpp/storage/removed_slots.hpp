@@ -32,7 +32,7 @@ class RemovedSlots {
         return slot - removed;
     }
 
-    // The slot that has k others below it and is itself none of the removed.
+    // The k-th slot, from 0 on, of those whose step was not removed.
     std::int64_t other(std::int64_t k) const {
         std::size_t at = 0, step = 1;
         while (2 * step < sums_.size()) step *= 2;

@@ -61,7 +61,7 @@ def perform(
         snapshot = Snapshots(checkpoints.folder.resolve() / checkpoint.REPLAY, shards.snapshot_period)
     options = RemoteOptions(placement=shards.placement, snapshot=snapshot)
     sampling = sequence(run.seeds[0], Stream.SAMPLING, run.clock.steps)
-    every = run.configuration.eval_every, None if checkpoints is None else checkpoints.every
+    eval_every, save_every = run.configuration.eval_every, None if checkpoints is None else checkpoints.every
     with ExitStack() as running:
         replay = running.enter_context(create(shards=shards.count, seed=sampling, options=options))
         launcher = launch(replay.run)
@@ -70,11 +70,16 @@ def perform(
         learning = Learning(run, actors, replay, launcher, first_life, waiting)
         run.hooks.emit("on_begin", run)
         while run.until < run.clock.total:
-            run.until = min([run.clock.total, *((run.until // period + 1) * period for period in every if period)])
+            run.until = min(
+                [
+                    run.clock.total,
+                    *((run.until // period + 1) * period for period in (eval_every, save_every) if period),
+                ]
+            )
             learning.advance()
-            if _is_due(run, every[0]):
+            if _is_due(run, eval_every):
                 waiting.append((run.until, run.weights()))
-            if checkpoints is not None and _is_due(run, every[1]):
+            if checkpoints is not None and _is_due(run, save_every):
                 checkpoint.save(checkpoints.folder.resolve(), run, replay, waiting)
         learning.report_evaluations(wait=True)
         run.hooks.emit("on_end", run, run.clock.over)
