@@ -14,8 +14,10 @@ import platform
 import re
 import signal
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from time import monotonic, sleep
 from typing import Any
@@ -98,6 +100,19 @@ def check_version(asking: str) -> None:
             f"Node {platform.node()} of the Ray cluster has replaylab {replaylab.__version__}, but {asking} asks it "
             f"for work; install that version there, and run the same command again"
         )
+
+
+def import_path() -> list[str]:
+    """Return the folders in which this process looks for modules, for `extend_import_path` in another process."""
+    return [str(Path(folder).absolute()) for folder in sys.path]
+
+
+def extend_import_path(folders: Sequence[str]) -> None:
+    """Look for modules also in those folders of another process that this machine has, after its own folders.
+
+    So modules in a folder that all machines share are found. Modules elsewhere travel by Ray's own ``runtime_env``.
+    """
+    sys.path += [folder for folder in folders if folder not in sys.path and Path(folder).exists()]
 
 
 def lacking(words: str) -> str | None:

@@ -7,7 +7,6 @@ than it sends them; it puts the large arrays into its object store, which reader
 import contextlib
 import os
 import pickle
-import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -15,9 +14,7 @@ from typing import Any
 import numpy as np
 
 import replaylab
-from replaylab.distributed.own_code import digest_of
-from replaylab.distributed.own_code import unpacked as unpacked_code
-from replaylab.distributed.ray_session import HeadWatch, check_version, lacking
+from replaylab.distributed.ray_session import HeadWatch, check_version, extend_import_path, import_path, lacking
 from replaylab.distributed.replay.ids import EPOCHS_PER_REPLAY
 from replaylab.distributed.replay.shard import ActorLost, Declaration, Shard
 from replaylab.errors import ConfigError, ReplayError, StorageError
@@ -76,12 +73,12 @@ class Host:
 
     Args:
         make: A pickled function that creates the object, from the number of restarts; it may need the user's modules.
-        code: The user's own modules, packed; b"" without any.
+        folders: Where the process that starts it looks for modules.
         version: The version of replaylab of the process that starts it.
     """
 
-    def __init__(self, make: bytes, code: bytes, version: str) -> None:
-        self._make, self._code, self._version = make, code, version
+    def __init__(self, make: bytes, folders: Sequence[str], version: str) -> None:
+        self._make, self._folders, self._version = make, folders, version
 
     @cached_property
     def _object(self) -> Any:
@@ -89,8 +86,7 @@ class Host:
 
         check_version(self._version)
         os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
-        if self._code:
-            sys.path.insert(0, str(unpacked_code(digest_of(self._code), lambda: self._code)))
+        extend_import_path(self._folders)
         actor = state.actors(ray.get_runtime_context().get_actor_id()) or {}
         return pickle.loads(self._make)(int(actor.get("NumRestarts", 0)))
 
@@ -178,7 +174,7 @@ class RayClient:
             ray.kill(self.actor)
 
 
-def start(name: str, make: Callable[[int], Any], code: bytes = b"", **options: Any) -> RayClient:
+def start(name: str, make: Callable[[int], Any], **options: Any) -> RayClient:
     """Start a named actor whose object `make` creates, with options of Ray, and return its client without waiting."""
     if not ray.is_initialized():
         raise StorageError(f"{SHUT_DOWN}, and all shards with it; create the replay again, or load a snapshot")
@@ -186,7 +182,7 @@ def start(name: str, make: Callable[[int], Any], code: bytes = b"", **options: A
     common: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, "enable_task_events": False}
     pickled = ray.cloudpickle.dumps(make)  # type: ignore[no-untyped-call]
     host = ray.remote(Host).options(name=name, **common | options)
-    return RayClient(host.remote(pickled, code, replaylab.__version__))
+    return RayClient(host.remote(pickled, import_path(), replaylab.__version__))
 
 
 def start_shards(run: str, declarations: Sequence[Declaration], placement: str | None) -> list[RayClient]:

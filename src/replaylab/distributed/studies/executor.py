@@ -12,8 +12,7 @@ from typing import Any
 
 import replaylab
 from replaylab.arguments import POSITIVE, optional, takes, text, whole
-from replaylab.distributed.own_code import digest_of, modules_named, packed
-from replaylab.distributed.ray_session import HeadWatch, RaySession, lacking, ray_share
+from replaylab.distributed.ray_session import HeadWatch, RaySession, import_path, lacking, ray_share
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task, TrainTask
 from replaylab.study.results import provenance
@@ -52,7 +51,7 @@ class RayExecutor:
         self._address, self._workers, self._cores, self._gpus = address, workers, cores, gpus
         tasks = workers or max(1, int(provenance.cores() / cores))
         self._session = RaySession(address, cores=math.ceil(tasks * cores))
-        self._tickets, self._running, self._shipments = count(), dict[Any, int](), dict[frozenset[str], Any]()
+        self._tickets, self._running = count(), dict[Any, int]()
         self._perform: Any = None
         self._counted = -math.inf, 0  # when the cluster's cores were counted, and the result
 
@@ -83,7 +82,7 @@ class RayExecutor:
         if isinstance(task, TrainTask) and task.checkpoints is not None:
             task = replace(task, checkpoints=str(Path(task.checkpoints).absolute()))
         perform = self._perform.options(name=task.chunk.label)
-        stream = perform.remote(task, self._shipment(task), replaylab.__version__)
+        stream = perform.remote(task, import_path(), replaylab.__version__)
         ticket = self._running[stream] = next(self._tickets)
         return ticket
 
@@ -112,7 +111,7 @@ class RayExecutor:
             for stream in self._running:
                 with contextlib.suppress(ray.exceptions.RayError, ValueError, TypeError):
                     ray.cancel(stream, force=True)
-        self._running, self._shipments, self._perform, self._counted = {}, {}, None, (-math.inf, 0)
+        self._running, self._perform, self._counted = {}, None, (-math.inf, 0)
         self._session.close()
 
     def _connect(self) -> None:
@@ -147,19 +146,6 @@ class RayExecutor:
                 "nodes will join"
             )
         return slots
-
-    def _shipment(self, task: Task) -> Any:
-        """Put the modules that a task names into Ray's object store, once; None if it names none."""
-        import ray
-
-        from replaylab.distributed.studies.worker import Shipment
-
-        names = frozenset(modules_named(task.chunk.identity))
-        if names not in self._shipments:
-            content = packed(set(names))
-            sent = Shipment(digest_of(content), (ray.put(content),)) if content else None
-            self._shipments[names] = sent
-        return self._shipments[names]
 
 
 def _next_event(stream: Any) -> Event:

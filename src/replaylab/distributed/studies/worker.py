@@ -14,12 +14,10 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from replaylab.distributed.own_code import unpacked
-from replaylab.distributed.ray_session import check_version
+from replaylab.distributed.ray_session import check_version, extend_import_path
 from replaylab.study.execution.executor import Event, Lost, Progress, Task
 from replaylab.study.execution.local.worker_process import WorkerProcess
 
@@ -28,14 +26,6 @@ _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM) if hasattr(signal, "SIGKILL")
 
 _SECONDS_BETWEEN_REPORTS = 1.0
 """Seconds between two reports of progress: each wakes several of Ray's processes, for which training waits."""
-
-
-@dataclass(frozen=True)
-class Shipment:
-    """The user's own modules that a task needs."""
-
-    digest: str
-    content: tuple[Any, ...]  # the `ray.ObjectRef` of the bytes; in a tuple, so that Ray fetches it only on request
 
 
 class _Process:
@@ -49,19 +39,18 @@ class _Process:
         self.worker = WorkerProcess(lambda _, event: self.events.put(event), path)
 
     @classmethod
-    def of(cls, code: Shipment | None) -> _Process:
-        """Return the current process if it has this code and these GPUs, otherwise a new one."""
+    def of(cls, folders: Sequence[str]) -> _Process:
+        """Return the current process if it looks for modules there and has these GPUs, otherwise a new one."""
         import ray
 
         _hide_unassigned_gpus()
-        key = (code and code.digest, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        extend_import_path(folders)
+        library = str(Path(ray.__file__).parent)
+        path = [folder for folder in sys.path if folder and not folder.startswith(library)]
+        key = path, os.environ.get("CUDA_VISIBLE_DEVICES")
         if cls.current is None or cls.current.key != key or not cls.current.worker.alive:
             cls.end()
             os.environ.pop("PYTHONBREAKPOINT", None)  # Ray's own debugger, which the process could not reach
-            library = str(Path(ray.__file__).parent)
-            path = [place for place in sys.path if place and not place.startswith(library)]
-            if code is not None:
-                path.insert(0, str(unpacked(code.digest, lambda: ray.get(code.content[0]))))
             cls.current = cls(key, path)
         return cls.current
 
@@ -76,19 +65,19 @@ class _Process:
 atexit.register(_Process.end)
 
 
-def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Event]:
+def perform_task(task: Task, folders: Sequence[str], version: str) -> Iterator[Event]:
     """Yield the events of a task, its end last.
 
     Args:
         task: The task.
-        code: The user's own modules that it needs, if any.
+        folders: Where the process that runs the study looks for modules.
         version: The version of replaylab of the process that runs the study.
 
     Raises:
         ConfigError: This machine has another version.
     """
     check_version(version)
-    process = _Process.of(code)
+    process = _Process.of(folders)
     process.worker.send(task)
     ended, reported_at = False, -math.inf
     try:

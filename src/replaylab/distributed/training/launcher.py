@@ -18,11 +18,10 @@ class Launcher:
     Args:
         run: Name of the replay's run, with which the names of all processes begin.
         cores: Cores that Ray reserves for each process that steps environments.
-        code: The user's own modules, packed.
     """
 
-    def __init__(self, run: str, cores: float, code: bytes) -> None:
-        self._run, self._cores, self._code = run, cores, code
+    def __init__(self, run: str, cores: float) -> None:
+        self._run, self._cores = run, cores
         self._started: list[RayClient] = []
 
     def start(
@@ -39,7 +38,7 @@ class Launcher:
         else:
             here = str(ray.get_runtime_context().get_node_id())
             options |= {"scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False)}
-        self._started.append(start(f"{self._run}/{name}", make, self._code, **options))
+        self._started.append(start(f"{self._run}/{name}", make, **options))
         return self._started[-1]
 
     def stop(self) -> None:

@@ -6,7 +6,6 @@ from os import PathLike
 from pathlib import Path
 
 from replaylab.arguments import instance, optional, place, takes, text, tuple_of, whole
-from replaylab.distributed.own_code import modules_named, packed
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.loop import perform
@@ -73,13 +72,5 @@ def train(
         session.open()
         from replaylab.distributed.training.launcher import Launcher  # imports Ray
 
-        code = packed(_modules_of(configuration))
         saver, begun = saving[0] if saving else None, None if resume is None else Path(resume)
-        return perform(run, actors, shards, saver, begun, lambda name: Launcher(name, actors.cores, code))
-
-
-def _modules_of(configuration: TrainingConfig) -> set[str]:
-    """Return the first parts of the names of all modules that a configuration uses."""
-    parts = (configuration.learner, *configuration.transforms)
-    settings = [getattr(part, "__dict__", {}) for part in parts]
-    return modules_named([configuration.env_id, dict(configuration.env_options or {}), *map(type, parts), *settings])
+        return perform(run, actors, shards, saver, begun, lambda name: Launcher(name, actors.cores))
