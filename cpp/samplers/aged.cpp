@@ -109,7 +109,9 @@ class Aged : public Prioritized {
 
     void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
                 bool td_errors) override {
-        if (fed_) Prioritized::update(ring, slots, values, n, td_errors);
+        if (!fed_) return;
+        for (std::int64_t k = 0; k < n && by_field_; ++k) ring.expect_time(slots[k]);
+        Prioritized::update(ring, slots, values, n, td_errors);
     }
 
     void restored(const Ring& ring, const std::vector<End>* ends) override {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "storage/removed_slots.hpp"
+#include "support/prefetch.hpp"
 #include "support/random.hpp"
 #include "support/state.hpp"
 
@@ -183,6 +184,7 @@ class Ring {
     // The time of a stored step, as the field of the sampler's clock says; never less than that of older
     // steps. Read only where a sampler has such a clock.
     double time(std::int64_t slot) const { return times_[slot]; }
+    void expect_time(std::int64_t slot) const { prefetch(&times_[slot]); }
     void attach_times(const double* times) { times_ = times; }
 
     // The number of stored steps that a draw requires.
