@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -114,8 +115,8 @@ def compare(single, many, actors, rounds, pause=0.0):
     return [statistics.median(column) for column in zip(*rows, strict=True)]
 
 
-def learners_pace(count, updates, wait):
-    """Return the updates a second of this many data-parallel learners, all together."""
+def learners_pace(count, updates, wait, bare=False):
+    """Return the updates a second of data-parallel learners, all together; `bare`: all from one batch each."""
     import ray
 
     names = runpy.run_path(str(EXAMPLE), run_name="data_parallel_dqn")
@@ -128,6 +129,8 @@ def learners_pace(count, updates, wait):
 
         def pace(self, updates, wait):
             self.update()
+            if bare:
+                self.reader = SimpleNamespace(sample=lambda _, batch=self.batch: batch, update_priorities=lambda *_: 0)
             began = time.perf_counter()
             for _ in range(updates):
                 self.update()
