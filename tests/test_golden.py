@@ -51,8 +51,8 @@ def test_every_public_sampler_is_recorded():
     public = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, replay.Sampler)}
     recorded = {type(sampler) for sampler in samplers().values()}
     bases = {replay.Sampler, replay.CustomSampler, replay.TopScores}
-    # `tapes` records the first; the others need buffers of one environment.
-    others = {research.Tape, research.ByStepsToEnd, research.BinnedPrioritized, research.MatchedEnds}
+    # `tapes` records the first; the other needs buffers of one environment.
+    others = {research.Tape, research.ByStepsToEnd}
     assert public - recorded - bases == others
 
 

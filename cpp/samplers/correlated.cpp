@@ -43,14 +43,13 @@ class Blocks : public Sampler {
     std::int64_t length_;
 };
 
-// With probability s one of the last steps of an episode that has ended, evenly, otherwise any step. While
-// none is stored, any step. Removed steps count as steps of their episode, but cannot be drawn. Their slots
-// are a list, in which the last takes the place of one that goes.
+// With the scheduled probability s one of the last steps of an episode that has ended, evenly, otherwise any
+// step. While none is stored, any step. Removed steps count as steps of their episode, but cannot be drawn.
+// Their slots are a list, in which the last takes the place of one that goes.
 class EpisodeEnds : public Sampler {
   public:
     EpisodeEnds(const SamplerConfig& config, std::int64_t capacity)
-        : share_(config.option("share")),
-          steps_(config.whole("steps")),
+        : steps_(config.whole("steps")),
           truncated_(config.option("truncated") != 0.0),
           place_(static_cast<std::size_t>(capacity), kNone) {}
 
@@ -58,13 +57,13 @@ class EpisodeEnds : public Sampler {
               const Draw& out) override {
         draw_uniform(ring, random, batch, out.slot);
         for (std::int64_t k = 0; k < batch && !slots_.empty(); ++k)
-            if (random.uniform() < share_) out.slot[k] = slots_[random.below(slots_.size())];
+            if (random.uniform() < *scheduled) out.slot[k] = slots_[random.below(slots_.size())];
         std::fill(out.weight, out.weight + batch, 1.0f);
         distribution(ring, out.slot, batch, batch, scheduled, out.probability);
     }
     void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t,
-                      const double*, double* out) const override {
-        const double share = slots_.empty() ? 0.0 : share_;
+                      const double* scheduled, double* out) const override {
+        const double share = slots_.empty() ? 0.0 : *scheduled;
         const double any = (1.0 - share) / static_cast<double>(ring.size());
         const double last = slots_.empty() ? 0.0 : share / static_cast<double>(slots_.size());
         for (std::int64_t k = 0; k < n; ++k) out[k] = any + (place(slots[k]) == kNone ? 0.0 : last);
@@ -142,7 +141,6 @@ class EpisodeEnds : public Sampler {
         return slots;
     }
 
-    double share_;
     std::int64_t steps_;
     bool truncated_;
     std::vector<std::int64_t> saved_options_;

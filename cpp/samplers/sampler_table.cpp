@@ -8,14 +8,14 @@ namespace replaylab {
 
 using Family = SamplerFamily();
 Family online_samplers, uniform_samplers, recency_samplers, correlated_samplers, shuffled_epochs, mixtures,
-    prioritized_samplers, aged_samplers, placebos, rank_based_samplers;
+    prioritized_samplers, aged_samplers, placebos, rank_based_samplers, binned_samplers;
 
 const SamplerFamily& sampler_kinds() {
     static const SamplerFamily table = [] {
         SamplerFamily all;
-        for (Family* family :
-             {online_samplers, uniform_samplers, recency_samplers, correlated_samplers, shuffled_epochs,
-              mixtures, prioritized_samplers, aged_samplers, placebos, rank_based_samplers}) {
+        for (Family* family : {online_samplers, uniform_samplers, recency_samplers, correlated_samplers,
+                               shuffled_epochs, mixtures, prioritized_samplers, aged_samplers, placebos,
+                               rank_based_samplers, binned_samplers}) {
             const SamplerFamily kinds = family();
             all.insert(all.end(), kinds.begin(), kinds.end());
         }

@@ -43,7 +43,7 @@ def test_a_dose_that_was_not_tried_is_refused(rows, wanted):
 
 
 def test_the_schedule_gives_the_share_of_ends():
-    """By the definition of MatchedEnds, s + (1 − s)·L/N, at the middle of each tenth of the run."""
+    """By the definition of EpisodeEnds, s + (1 − s)·L/N, at the middle of each tenth of the run."""
     progress = (np.arange(20) + 0.5) / 20
     wanted, without = 0.1 - 0.05 * progress, 0.02 + 0.01 * progress
     points, shares = doses["share_of_ends"](curve(np.stack([wanted, wanted])), curve(np.stack([without, without])))

@@ -330,7 +330,7 @@ class TestRemove:
         again = priorities.assign([5])
         assert priorities.probabilities([*ids, *again]).tolist() == [0.0, 1 / 3, 1 / 3, 1 / 3]
 
-    @pytest.mark.parametrize("sampler", [research.Permuted(), research.BinnedPrioritized()], ids=str)
+    @pytest.mark.parametrize("sampler", [research.Permuted()], ids=str)
     def test_samplers_by_all_places_refuse(self, sampler):
         buffer, ids = filled(sampler=sampler)
         with pytest.raises(ConfigError, match=f"steps cannot be removed from a buffer with {type(sampler).__name__}"):

@@ -16,7 +16,7 @@ import pytest
 from replaylab.errors import SnapshotError
 from replaylab.files.bundle import Bundle
 from replaylab.replay import CustomSampler, Field, Prioritized, Recency, ReplayBuffer, Uniform, snapshot
-from replaylab.research import BinnedPrioritized, MatchedEnds, Permuted
+from replaylab.research import Permuted
 from tests.replay.buffers import FLAGS
 from tests.replay.guarantees.test_conformance import IN_BLOCKS, SAMPLERS, kind_of
 
@@ -24,8 +24,7 @@ FIELDS = {"obs": {"image": Field((3,), np.uint8), "rest": (Field(), Field((2,), 
 
 
 def make(sampler, replicas, capacity=50):
-    num_envs = 1 if isinstance(sampler, BinnedPrioritized | MatchedEnds) else 3
-    options = {"replicas": replicas, "num_envs": num_envs, "sampler": sampler, "autoreset": "next_step"}
+    options = {"replicas": replicas, "num_envs": 3, "sampler": sampler, "autoreset": "next_step"}
     return ReplayBuffer(capacity, FIELDS, seed=4, **options)
 
 

@@ -6,7 +6,7 @@ import pytest
 from replaylab import Field, ReplayBuffer
 from replaylab.errors import ConfigError, FieldError, SnapshotError
 from replaylab.replay import EpisodeEnds, Prioritized, Table
-from replaylab.research import BinnedPrioritized, MatchedEnds
+from replaylab.research import BinnedPrioritized
 from tests.replay.guarantees.chi2 import assert_distribution
 from tests.research.test_by_steps_to_end import CAPACITY, ROWS, STEPS, TERMINATED, add, bin_of, make, worlds
 
@@ -40,7 +40,7 @@ class Oracle:
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize(("between", "within"), EXPONENTS)
 def test_probabilities_are_those_of_the_formula(between, within, replicas):
-    """Before and after the ring wraps, between updates of some rows."""
+    """Before and after the ring wraps, between updates of some rows; powers are float32 numbers."""
     ends, rng = worlds(replicas, STEPS, 3), np.random.default_rng(5)
     buffer = make(BinnedPrioritized(between, within, epsilon=0.01), replicas)
     oracles = [Oracle(between, within, 0.01) for _ in range(replicas)]
@@ -50,10 +50,10 @@ def test_probabilities_are_those_of_the_formula(between, within, replicas):
             oracle.add(step)
         ids = np.arange(max(0, step + 1 - CAPACITY), step + 1)
         expected = np.stack([oracle.probabilities(ends[:, r]) for r, oracle in enumerate(oracles)])
-        np.testing.assert_allclose(buffer.probabilities(np.tile(ids, (replicas, 1))), expected, rtol=1e-9)
+        np.testing.assert_allclose(buffer.probabilities(np.tile(ids, (replicas, 1))), expected, rtol=2e-6)
         batch = buffer.sample(ROWS)
         np.testing.assert_allclose(
-            batch.probability, np.take_along_axis(expected, batch.id - ids[0], axis=1), rtol=1e-9
+            batch.probability, np.take_along_axis(expected, batch.id - ids[0], axis=1), rtol=2e-6
         )
         np.testing.assert_array_equal(batch.x, batch.id)
         assert (batch.weight == 1).all()
@@ -92,12 +92,12 @@ def test_one_exponent_keeps_the_other_factor():
         rows = ids[[bin_ == wanted for bin_ in bins]]
         shares = [buffer.probabilities(rows) for buffer in (positions, errors, both)]
         assert np.ptp(shares[0]) < 1e-12
-        assert shares[0].sum() == pytest.approx(shares[2].sum())
+        assert shares[0].sum() == pytest.approx(shares[2].sum(), rel=1e-6)
         assert shares[1].sum() == pytest.approx(len(rows) / CAPACITY)
-        np.testing.assert_allclose(shares[1] / shares[1].sum(), shares[2] / shares[2].sum())
+        np.testing.assert_allclose(shares[1] / shares[1].sum(), shares[2] / shares[2].sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("sampler", [BinnedPrioritized(1.0, 0.2), MatchedEnds(Table((0.2, 0.8), (0.1, 0.5)))])
+@pytest.mark.parametrize("sampler", [BinnedPrioritized(1.0, 0.2), EpisodeEnds(Table((0.2, 0.8), (0.1, 0.5)))])
 def test_draws_follow_the_probabilities(sampler):
     buffer, ids, _ = trained(sampler)
     drawn = np.concatenate([buffer.sample(ROWS, progress=0.5).id for _ in range(4_000)])
@@ -105,21 +105,21 @@ def test_draws_follow_the_probabilities(sampler):
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.25, 1.0])
-def test_matched_ends_are_episode_ends_at_each_progress(progress):
+def test_the_share_of_ends_follows_its_schedule(progress):
     share = {0.0: 0.1, 0.25: 0.2, 1.0: 0.0}[progress]
-    buffer, ids, ends = trained(MatchedEnds(Table((0.0, 0.5, 0.75), (0.1, 0.3, 0.0))))
+    buffer, ids, ends = trained(EpisodeEnds(Table((0.0, 0.5, 0.75), (0.1, 0.3, 0.0))))
     assert (ends[ids] == TERMINATED).any()
     expected = trained(EpisodeEnds(share))[0].probabilities(ids)
     np.testing.assert_allclose(buffer.probabilities(ids, progress=progress), expected)
 
 
-def test_matched_ends_are_even_without_ends():
-    buffer = make(MatchedEnds(1.0))
+def test_draws_are_even_without_ends():
+    buffer = make(EpisodeEnds(1.0))
     buffer.extend(x=range(10), terminated=[False] * 10, truncated=[True] * 10)
     np.testing.assert_allclose(buffer.probabilities(range(10)), 0.1)
 
 
-@pytest.mark.parametrize("sampler", [BinnedPrioritized(0.6, 0.3), MatchedEnds(Table((0.0, 1.0), (0.4, 0.1)))])
+@pytest.mark.parametrize("sampler", [BinnedPrioritized(0.6, 0.3), EpisodeEnds(Table((0.0, 1.0), (0.4, 0.1)))])
 def test_snapshots_and_parts_continue(sampler, tmp_path):
     ends, buffer = worlds(3, STEPS, 8), make(sampler, 3, [4, 9, 2])
 
@@ -161,5 +161,5 @@ class TestRefusals:
 
     def test_other_exponents_than_were_saved(self, tmp_path):
         trained(BinnedPrioritized(0.6, 0.3))[0].save(tmp_path)
-        with pytest.raises(SnapshotError, match="`between` and `within`"):
+        with pytest.raises(SnapshotError, match="saved with sampler"):
             ReplayBuffer.load(tmp_path, sampler=BinnedPrioritized(0.6, 0.6))

@@ -51,7 +51,7 @@ def matching_exponent(rows: Mapping[float, float], wanted: float) -> float:
 
 
 def share_of_ends(td: Curve, even: Curve) -> tuple[list[float], list[float]]:
-    """Return a schedule for MatchedEnds: progress, and the share s that draws as many ends as draws by TD error.
+    """Return a schedule for EpisodeEnds: progress, and the share s that draws as many ends as draws by TD error.
 
     Even draws have L/N ends, so s + (1 − s)·L/N must be the share of TD error; both are means of the seeds, in equal
     parts of the run.
@@ -91,7 +91,7 @@ def strategies(study: Study) -> str:
             ends[environment, learner, f"td{car}.alpha-0.6"], ends[environment, learner, f"even{car}"]
         )
         schedule = f'{{ type = "table", progress = {progress}, values = {values} }}'
-        tables.append(_table("ends", environment, learner, ["matched_ends", f"share = {schedule}"]))
+        tables.append(_table("ends", environment, learner, ["episode_ends", f"share = {schedule}"]))
     return "\n".join(tables)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from replaylab.errors import ConfigError
 from replaylab.replay import Seed
-from replaylab.replay.samplers.engine import Bools, Core, Floats, Layout, RecordingEngine, SamplerT
+from replaylab.replay.samplers.engine import Bools, Core, Layout, RecordingEngine, SamplerT
 from replaylab.research.tape_file import Ids
 
 ID_BITS = 40
@@ -127,46 +127,6 @@ class StoredBins:
         """Return the ids of steps from their places."""
         return id_of(self._keys[places])
 
-    def places(self, ends: Ids, replica: Ids, ids: Ids) -> tuple[Ids, Ids]:
-        """Return the places and the bins of stored steps.
-
-        Args:
-            ends: Ends of the stored episodes, as `flat_ends` returns them.
-            replica: The replica of each step.
-            ids: Their ids.
-        """
-        bins = self._numbers.of(ends, replica, ids, self._newest)
-        return np.searchsorted(self._keys, (bins // self._numbers.magnitudes << ID_BITS) + ids), bins
-
-    def sums(self, masses: Floats) -> Floats:
-        """Return the sum of the masses of each bin's steps.
-
-        Args:
-            masses: Of all steps, by place.
-        """
-        sums, filled = np.zeros(len(self.counts)), np.flatnonzero(self.counts)
-        filled = filled[np.argsort(self.starts[filled])]
-        cuts = np.stack([self.starts[filled], self.starts[filled] + self.counts[filled]], axis=1).ravel()
-        sums[filled] = np.add.reduceat(masses, cuts[: -1 if cuts[-1] == len(masses) else None])[::2]
-        return sums
-
-    def choose(self, bins: Ids, uniform: Floats, masses: Floats | None) -> Ids:
-        """Return the place of a step of each bin, drawn in proportion to the masses.
-
-        Args:
-            bins: Bins that have steps.
-            uniform: Random numbers in [0, 1), one for each bin.
-            masses: Positive ones, of all steps, by place; None: all are alike.
-        """
-        starts, counts = self.starts[bins], self.counts[bins]
-        if masses is None:
-            return np.asarray(starts + np.minimum((uniform * counts).astype(np.int64), counts - 1))
-        running = np.zeros(len(masses) + 1)
-        masses.cumsum(out=running[1:])
-        low, high = running[starts], running[starts + counts]
-        places = np.searchsorted(running, low + uniform * (high - low), side="right") - 1
-        return np.asarray(np.clip(places, starts, starts + counts - 1))
-
 
 class StoredSteps:
     """The stored steps of R replicas.
@@ -180,7 +140,6 @@ class StoredSteps:
         self._capacity, self.numbers = capacity, BinNumbers(capacity)
         self.ends: list[Ids] = [np.empty(0, np.int64) for _ in ends]  # as far as steps of the episodes may be stored
         self._keys: list[Ids] = [np.empty(0, np.int64) for _ in ends]  # of the steps of finished episodes, ascending
-        self._slots: list[Ids | None] = [None for _ in ends]  # of the same steps; None: not computed yet
         for r, ended in enumerate(ends):
             for end in ended.tolist():
                 self.end(r, end >> 1, bool(end & 1))
@@ -196,28 +155,15 @@ class StoredSteps:
         self.ends[r] = np.append(self.ends[r][self.ends[r] >> 1 >= oldest], 2 * last + terminated)
         old = self._keys[r][id_of(self._keys[r]) >= oldest]
         new = (first_group + self.numbers.group(terminated, last - ids) << ID_BITS) + ids
-        self._keys[r], self._slots[r] = np.sort(np.concatenate([old, new]), kind="stable"), None
+        self._keys[r] = np.sort(np.concatenate([old, new]), kind="stable")
 
     def bins(self, oldest: Ids, newest: Ids) -> StoredBins:
         """Return where the steps of each bin are now."""
         keys = []
         for r, finished in enumerate(self._keys):
-            keys += [(r * self.numbers.groups << ID_BITS) + self._running(r, oldest, newest), finished]
+            running = np.arange(max(self.open(r), oldest[r]), newest[r] + 1)
+            keys += [(r * self.numbers.groups << ID_BITS) + running, finished]
         return StoredBins(np.concatenate(keys), oldest, newest, self.numbers)
-
-    def slots(self, oldest: Ids, newest: Ids) -> Ids:
-        """Return the slot of each step by its place in `bins`, counted over the replicas."""
-        slots = []
-        for r, finished in enumerate(self._keys):
-            known = self._slots[r]
-            if known is None:
-                known = self._slots[r] = r * self._capacity + id_of(finished) % self._capacity
-            slots += [r * self._capacity + self._running(r, oldest, newest) % self._capacity, known]
-        return np.concatenate(slots)
-
-    def _running(self, r: int, oldest: Ids, newest: Ids) -> Ids:
-        """Return the ids of the steps of a replica's running episode."""
-        return np.arange(max(self.open(r), oldest[r]), newest[r] + 1)
 
 
 def id_of(keys: Ids) -> Ids:

@@ -34,7 +34,7 @@ WITH_OPTIONS = [
     research.Blocks(length=4),
     replay.EpisodeEnds(share=0.5, steps=3),
     replay.EpisodeEnds(share=0.9, truncated=True),
-    research.MatchedEnds(replay.Table((0.0, 1.0), (0.2, 0.6))),
+    replay.EpisodeEnds(replay.Table((0.0, 1.0), (0.2, 0.6))),
     research.BinnedPrioritized(),
     research.BinnedPrioritized(between=1.0, within=0.0),
     research.BinnedPrioritized(between=0.0, within=1.0),
@@ -175,17 +175,6 @@ class QueueTestCase(SamplerTestCase):
         assert self.draw(self.fill("full", replicas=3)[0]).id.tolist() == [list(range(self.batch_size))] * 3
 
 
-class BinsTestCase(SamplerTestCase):
-    """Buffers of several environments are refused, so those of one are compared."""
-
-    def fill(self, state, *, num_envs=None, **options):
-        if num_envs == 4:
-            with pytest.raises(ConfigError, match="needs a buffer of one environment, but got num_envs=4"):
-                super().fill(state, num_envs=num_envs, **options)
-            num_envs = 1
-        return super().fill(state, num_envs=num_envs, **options)
-
-
 class FewBatches:
     """Many batches with each number of replicas and of environments once; else enough for what is plainly wrong."""
 
@@ -201,8 +190,6 @@ def case(sampler):
     base = {
         replay.LaBER: LaBERTestCase,
         replay.Queue: QueueTestCase,
-        research.BinnedPrioritized: BinsTestCase,
-        research.MatchedEnds: BinsTestCase,
     }.get(type(sampler), SamplerTestCase)
     base = BlocksTestCase if sampler in IN_BLOCKS else base
     attributes = {

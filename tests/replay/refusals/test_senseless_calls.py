@@ -115,7 +115,6 @@ CONFIGURATIONS = [
     ),
     Call(replay.FreshFirst, {"sampler": replay.Uniform()}),
     Call(research.Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
-    Call(research.MatchedEnds, {"share": 0.1}, {"share": "0"}),
     Call(research.ByStepsToEnd, {"path": "x"}, {"path": "text", "shift": "0"}),
     Call(replay.LaBER, {"score": len}),
     Call(replay.Oracle, {"score": len}),

@@ -90,8 +90,7 @@ def test_a_wrong_option_is_reported_with_its_rule(kind, options, message):
 
 @pytest.mark.parametrize("kind", sorted(set(STRATEGIES) - {"mixture"}))
 def test_each_is_built_and_written_out_as_it_is(kind):
-    table = {"type": "table", "progress": [0.0, 1.0], "values": [0.1, 0.2]}
-    required = {"matched_ends": {"share": table}} | {tape: {"of": "other"} for tape in TAPES}
+    required = {tape: {"of": "other"} for tape in TAPES}
     required |= {"aged": {"sampler": {"type": "uniform"}, "half_life": 5}, "fresh_first": {"sampler": {"type": "lap"}}}
     part = resolve(Part.of(kind, required.get(kind, {})), STRATEGIES, "strategies.x", "study.toml")
     built = build(part, STRATEGIES)

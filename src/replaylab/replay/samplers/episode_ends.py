@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from replaylab.arguments import FRACTION, flag, option
 from replaylab.episode_ends import ENDS
+from replaylab.replay.data.schedules import Schedule, scheduled
 from replaylab.replay.samplers.sampler import COUNT, Sampler
 
 
@@ -19,18 +20,25 @@ class EpisodeEnds(Sampler):
     options draws by these. Source: none, of this library.
 
     Attributes:
-        share: s in [0, 1]; 0 is uniform sampling. Default: 0.1.
+        share: s in [0, 1]; 0 is uniform sampling. A schedule over training progress, such as a `Table` with the share
+            that another strategy drew, needs ``progress`` in `sample`. Default: 0.1.
         steps: How many steps of an episode are its last ones. Default: 1.
         truncated: Whether truncated episodes count, or only terminated ones. Default: False.
     """
 
-    share: float = option(FRACTION, 0.1)
+    share: float | Schedule = option(scheduled(FRACTION), 0.1)
     steps: int = option(COUNT, 1)
     truncated: bool = option(flag, False)
 
     needs_order: ClassVar[bool] = True
     needs_episodes: ClassVar[bool] = True
+    distribution_needs_progress: ClassVar[bool] = True
     core_kind: ClassVar[str] = "episode_ends"
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """The share s."""
+        return self.share
 
     @property
     def end_fields(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -39,4 +47,4 @@ class EpisodeEnds(Sampler):
 
     def core_options(self) -> dict[str, float]:
         """Return the options of its kind in the compiled core."""
-        return {"share": self.share, "steps": self.steps, "truncated": self.truncated}
+        return {"steps": self.steps, "truncated": self.truncated}
