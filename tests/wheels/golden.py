@@ -31,7 +31,7 @@ from replaylab.replay import (
     SlidingWindow,
     Uniform,
 )
-from replaylab.research import AntiPrioritized, Blocks, Permuted
+from replaylab.research import AntiPrioritized, BinnedPrioritized, Blocks, Permuted
 
 FILE = Path(__file__).parent / "draws.txt"
 CAPACITY, REPLICAS, ENVS, STEPS, BATCH, TURNS = 700, 2, 2, 500, 64, 10
@@ -60,7 +60,8 @@ TRANSFORMS = [
     (Prioritized(), N_STEP),
     (Uniform(), N_STEP | {"strategy": 1, "share": 0.8}),
     (Prioritized(block_length=4), {"length": 5, "stride": 4, "burn_in": 2}),
-    (EpisodeEnds(share=0.3, steps=2, truncated=True), {}),
+    (EpisodeEnds(steps=2, truncated=True), {}),  # the share is the scheduled number
+    (BinnedPrioritized(between=0.7, within=0.3), {}),
     (Aged(Prioritized(), half_life=9.0), {}),
     (Aged(Prioritized(stratified=False), half_life=40.0, floor=0.25, window=500), {}),
     (Aged(Uniform(), half_life=100.0), {}),
@@ -156,7 +157,7 @@ def as_the_core_takes_it(sampler):
 
 
 def written(what, words, pairs):
-    return " ".join([what, *words, *(f"{name}={value!r}" for name, value in pairs.items())])
+    return " ".join([what, *words, *(f"{name}={value + 0!r}" for name, value in pairs.items())])  # flags as 0 and 1
 
 
 def record():
