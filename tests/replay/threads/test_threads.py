@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from replaylab.replay import Combined, Field, Prioritized, ReplayBuffer, Uniform
+from replaylab.replay import Aged, Combined, Field, Prioritized, ReplayBuffer, Uniform
 from tests.replay.threads.alone import repeat_together
 
 # Wide enough that a row is copied in many pieces, so that a torn row would show.
@@ -39,11 +39,12 @@ def assert_one_stamp(batch):
 
 
 def hammer(seconds, sampler, replicas):
-    """Run an adder, a sampler and an updater together; return how often each came round."""
+    """Add, sample, update, write and remove together, each in a thread; return how often each came round."""
     buffer = ReplayBuffer(97, FIELDS, sampler=sampler, replicas=replicas, seed=0)
     lead = () if replicas is None else (replicas,)
     buffer.extend(**stamped(0, (*lead, 97)))
-    rounds, errors, stop = dict.fromkeys(("add", "sample", "update"), 0), [], threading.Event()
+    names = "add", "sample", "update", "write", "remove"
+    rounds, errors, stop = dict.fromkeys(names, 0), [], threading.Event()
     last_ids = [buffer.sample(16, progress=0.5).id]
 
     def repeat(name, action):
@@ -73,9 +74,16 @@ def hammer(seconds, sampler, replicas):
         still = buffer.update_priorities(ids, rng.exponential(size=ids.shape))
         assert 0 <= still <= ids.size
 
-    threads = [
-        threading.Thread(target=repeat, args=pair) for pair in [("add", add), ("sample", sample), ("update", update)]
-    ]
+    def write(k):
+        ids = last_ids[0]
+        assert 0 <= buffer.write(ids, **stamped(1_000_000 + 100 * k, ids.shape)) <= ids.size
+
+    def remove(k):
+        if len(buffer) > 60:
+            assert 0 <= buffer.remove(last_ids[0][..., :2]) <= 2 * (replicas or 1)
+
+    actions = zip(names, (add, sample, update, write, remove), strict=True)
+    threads = [threading.Thread(target=repeat, args=pair) for pair in actions]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)  # hand the interpreter over far more often than usual
     try:
@@ -98,8 +106,10 @@ def hammer(seconds, sampler, replicas):
 
 
 @pytest.mark.parametrize("replicas", [None, 3])
-@pytest.mark.parametrize("sampler", [Uniform(), Prioritized(), Combined()], ids=repr)
-def test_one_adds_one_samples_one_updates(sampler, replicas):
+@pytest.mark.parametrize(
+    "sampler", [Uniform(), Prioritized(), Combined(), Aged(Prioritized(), half_life=30.0)], ids=repr
+)
+def test_all_that_changes_a_buffer_at_once(sampler, replicas):
     rounds = hammer(0.4, sampler, replicas)
     assert min(rounds.values()) > 10
 
