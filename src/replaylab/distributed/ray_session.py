@@ -110,7 +110,7 @@ def import_path() -> list[str]:
 def extend_import_path(folders: Sequence[str]) -> None:
     """Look for modules also in those folders of another process that this machine has, after its own folders.
 
-    So modules in a folder that all machines share are found. Modules elsewhere travel by Ray's own ``runtime_env``.
+    So modules in a folder that all machines share are found. Ray's own ``runtime_env`` sends others.
     """
     sys.path += [folder for folder in folders if folder not in sys.path and Path(folder).exists()]
 
