@@ -172,8 +172,8 @@ class BinnedPrioritized : public Sampler {
     // The largest number below the total that is not above this one.
     static double below(double target, double total) { return std::min(target, std::nextafter(total, 0.0)); }
 
-    // Calls with the first slot of each block of slots of the steps of a magnitude of age, oldest first, and
-    // the slot after the last; until it returns false.
+    // Calls visit(begin, end) for the slots of all steps of this magnitude of age, oldest first, one call for
+    // each block of sums that they are in; ends early if visit returns false.
     template <typename Visit>
     static void each_part(const Ring& ring, std::int64_t age, Visit visit) {
         const std::int64_t youngest = age == 0 ? 0 : std::int64_t{1} << (age - 1);
@@ -206,8 +206,7 @@ class BinnedPrioritized : public Sampler {
         return bins;
     }
 
-    // The slot of a step of this bin: the masses of those before it are at most the target, with its own they
-    // are above it.
+    // The slot of the first step of this bin at which the sum of masses, oldest first, is above the target.
     std::int64_t find(const Ring& ring, std::int64_t bin, double target) const {
         const std::int64_t group = bin % groups_;
         double before = 0.0;

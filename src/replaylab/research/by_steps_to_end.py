@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.episode_ends import ENDS
+from replaylab.errors import ConfigError
 from replaylab.replay import Seed
-from replaylab.replay.samplers.engine import Core, DrawEngine, Floats, Layout
-from replaylab.research.episode_bins import ID_BITS, EpisodeBinsEngine, flat_ends, id_of
+from replaylab.replay.samplers.engine import Bools, Core, DrawEngine, Floats, Layout, RecordingEngine
+from replaylab.research.episode_bins import ID_BITS, StoredBins, StoredSteps, flat_ends, id_of
 from replaylab.research.tape import Tape, TapeEngine
 from replaylab.research.tape_file import Ids
 
@@ -46,7 +47,7 @@ class ByStepsToEnd(Tape):
         return ByStepsToEndEngine(core, layout, seed, self)
 
 
-class ByStepsToEndEngine(EpisodeBinsEngine[Tape], TapeEngine):
+class ByStepsToEndEngine(RecordingEngine[Tape], TapeEngine):
     """Draws by the bins of a tape's rows, and remembers where episodes ended.
 
     Raises:
@@ -55,7 +56,32 @@ class ByStepsToEndEngine(EpisodeBinsEngine[Tape], TapeEngine):
 
     def __init__(self, core: Core, layout: Layout, seed: Seed, sampler: Tape) -> None:
         super().__init__(core, layout, seed, sampler)
+        if (layout.num_envs or 1) > 1:
+            raise ConfigError(
+                f"{type(sampler).__name__} needs a buffer of one environment, but got num_envs={layout.num_envs}; make "
+                "the environments replicas"
+            )
         self._ends = self._recorded_ends()
+        self._stored = StoredSteps(layout.capacity, [np.empty(0, np.int64)] * len(self._generators))
+        self._bins: StoredBins | None = None  # until the next step is stored
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored steps' keys, when all are of finished episodes."""
+        return 8 * self._layout.capacity * len(self._generators)
+
+    def record(self, ids: Ids, terminated: Bools, truncated: Bools) -> None:
+        """Record where episodes end."""
+        self._bins = None
+        for r, t, _ in np.argwhere((terminated | truncated) & (ids >= 0)):
+            self._stored.end(int(r), int(ids[r, t, 0]), bool(terminated[r, t, 0]))
+
+    def record_ends(self, ended: Bools) -> None:
+        """Record that episodes were truncated."""
+        for r, (ends, next_id) in enumerate(zip(ended[:, 0], self._core.counts()[1], strict=True)):
+            if ends and next_id > self._stored.open(r):
+                self._stored.end(r, next_id - 1, terminated=False)
+                self._bins = None
 
     def choose(self, recorded: Ids, newest: Ids) -> tuple[Ids, Floats]:
         """Return a step of the bin of each recorded one, (R, B), and its probability."""
@@ -63,7 +89,10 @@ class ByStepsToEndEngine(EpisodeBinsEngine[Tape], TapeEngine):
         keys, row, times = np.unique(
             (np.arange(replicas)[:, None] << ID_BITS) + recorded, return_inverse=True, return_counts=True
         )
-        stored = self.stored_bins()
+        if self._bins is None:
+            sizes, next_ids = map(np.asarray, self._core.counts())
+            self._bins = self._stored.bins(next_ids - sizes, next_ids - 1)
+        stored = self._bins
         asked = self._stored.numbers.of(self._ends, keys >> ID_BITS, id_of(keys), newest)
         bins = stored.nearest(asked)
         far = self._stored.numbers.far(asked, bins)
@@ -81,11 +110,14 @@ class ByStepsToEndEngine(EpisodeBinsEngine[Tape], TapeEngine):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return how far the tape is, where each replica's draws come from, and where its episodes ended."""
-        return super().arrays() | {f"custom{r}.moved": np.array([n]) for r, n in enumerate(self._moved)}
+        ends = {f"custom{r}.ends": ended for r, ended in enumerate(self._stored.ends)}
+        return super().arrays() | ends | {f"custom{r}.moved": np.array([n]) for r, n in enumerate(self._moved)}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
         """Take over what `arrays` and `generators` returned."""
-        self._moved = np.concatenate([arrays[f"custom{r}.moved"] for r in range(len(self._origins))])
+        ends, moved = ([arrays[f"custom{r}.{name}"] for r in range(len(self._origins))] for name in ("ends", "moved"))
+        self._stored, self._bins = StoredSteps(self._layout.capacity, ends), None
+        self._moved = np.concatenate(moved)
         super().restore(arrays, generators)
         self._ends = self._recorded_ends()
 

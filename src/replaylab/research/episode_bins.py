@@ -4,15 +4,12 @@ Kinds: 0 of a running episode, 1 of a truncated one, 2 of a terminated one. Dist
 2–3, 4–7 and so on, by the bit length.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import ConfigError
-from replaylab.replay import Seed
-from replaylab.replay.samplers.engine import Bools, Core, Layout, RecordingEngine, SamplerT
 from replaylab.research.tape_file import Ids
 
 ID_BITS = 40
@@ -175,60 +172,3 @@ def flat_ends(ends: Sequence[Ids]) -> Ids:
     """Return the replica and the end of each episode, ascending; a replica's last end is never reached."""
     never = [(1 << ID_BITS + 1) - 1]
     return np.concatenate([(r << ID_BITS + 1) + np.append(ended, never) for r, ended in enumerate(ends)])
-
-
-class EpisodeBinsEngine(RecordingEngine[SamplerT]):
-    """The base of engines that draw by the bins of stored steps.
-
-    Raises:
-        ConfigError: The buffer has several environments for each replica.
-    """
-
-    def __init__(self, core: Core, layout: Layout, seed: Seed, sampler: SamplerT) -> None:
-        super().__init__(core, layout, seed, sampler)
-        if (layout.num_envs or 1) > 1:
-            raise ConfigError(
-                f"{type(sampler).__name__} needs a buffer of one environment, but got num_envs={layout.num_envs}; make "
-                "the environments replicas"
-            )
-        self._stored = StoredSteps(layout.capacity, [np.empty(0, np.int64)] * len(self._generators))
-        self._bins: StoredBins | None = None  # until the next step is stored
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the stored steps' keys, when all are of finished episodes."""
-        return 8 * self._layout.capacity * len(self._generators)
-
-    def record(self, ids: Ids, terminated: Bools, truncated: Bools) -> None:
-        """Record where episodes end."""
-        self._bins = None
-        for r, t, _ in np.argwhere((terminated | truncated) & (ids >= 0)):
-            self._stored.end(int(r), int(ids[r, t, 0]), bool(terminated[r, t, 0]))
-
-    def record_ends(self, ended: Bools) -> None:
-        """Record that episodes were truncated."""
-        for r, (ends, next_id) in enumerate(zip(ended[:, 0], self._core.counts()[1], strict=True)):
-            if ends and next_id > self._stored.open(r):
-                self._stored.end(r, next_id - 1, terminated=False)
-                self._bins = None
-
-    def stored_bins(self) -> StoredBins:
-        """Return where the steps of each bin are now."""
-        if self._bins is None:
-            self._bins = self._stored.bins(*self.oldest_and_newest())
-        return self._bins
-
-    def oldest_and_newest(self) -> tuple[Ids, Ids]:
-        """Return the oldest and the newest stored id of each replica, (R,)."""
-        sizes, next_ids = map(np.asarray, self._core.counts())
-        return next_ids - sizes, next_ids - 1
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return where episodes ended, besides what other bases return."""
-        return super().arrays() | {f"custom{r}.ends": ended for r, ended in enumerate(self._stored.ends)}
-
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
-        """Restore the state that `arrays` and `generators` returned."""
-        ends = [arrays[f"custom{r}.ends"] for r in range(len(self._generators))]
-        self._stored, self._bins = StoredSteps(self._layout.capacity, ends), None
-        super().restore(arrays, generators)
