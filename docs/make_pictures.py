@@ -4,7 +4,8 @@
 * ``visits.svg``: the map that ``examples/cliff_walking.py`` draws, of 30 seeds.
 * ``report.webp``: the top of the report of the study ``quick``, as a browser shows it.
 * ``own_loop.svg``: learning curves of the loops of the guide "Your own training loop".
-* ``episode_ends.svg``, ``episode_ends_scores.svg``: tables of the study ``episode-ends``.
+* ``episode_ends.svg``: a table of the study ``episode-ends``.
+* ``positions_or_errors.svg``: tables of the study ``positions-or-errors``.
 """
 
 import csv
@@ -13,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 
@@ -94,18 +96,32 @@ TASKS = {
     "replaylab/AcrobotGoal-v0": "Acrobot with goals",
     "MountainCar-v0": "MountainCar",
 }
-EPISODE_ENDS = DOCS / "results" / "episode-ends"
+ARMS = {
+    "even": ("even", BASELINE[0]),
+    "position": ("bins by TD error", HUES[0][0]),
+    "within": ("steps of a bin by TD error", HUES[3][0]),
+    "td": ("both by TD error", HUES[1][0]),
+    "matched-td": ("both, as many effective rows as bins", HUES[4][0]),
+    "matched-ends": ("even, with as many terminated ends", HUES[2][0]),
+}
+"""Names of the draws of `positions-or-errors`, and their colors."""
+
+MARKERS = {"huber": "o", "squared": "s"}
+"""Of the points of each loss."""
 
 
-def episode_ends(table: str, **wanted: str) -> dict[tuple[str, str, str], tuple[float, float, float]]:
-    """Return middles, lower and upper bounds of a table's rows, by environment, loss and choice."""
-    intervals = {}
-    with (EPISODE_ENDS / f"tables/{table}.csv").open() as file:
+def intervals(
+    study: str, arms: Iterable[str], table: str, **wanted: str
+) -> dict[tuple[str, str, str], tuple[float, float, float]]:
+    """Return middles, lower and upper bounds of a table's rows, by environment, loss and arm."""
+    bounds = {}
+    with (DOCS / f"results/{study}/tables/{table}.csv").open() as file:
         for row in csv.DictReader(file):
             if wanted.items() <= row.items():
-                loss, choice = (row[column].removesuffix("-car") for column in ("learner", "strategy"))
-                intervals[row["environment"], loss, choice] = float(row["iqm"]), float(row["low"]), float(row["high"])
-    return intervals
+                arm = max((arm for arm in arms if row["strategy"].startswith(arm)), key=len)
+                place = row["environment"], row["learner"].removesuffix("-car"), arm
+                bounds[place] = float(row["iqm"]), float(row["low"]), float(row["high"])
+    return bounds
 
 
 def legend_above(figure: Figure, axes: Axes) -> None:
@@ -115,7 +131,7 @@ def legend_above(figure: Figure, axes: Axes) -> None:
 
 def ends_drawn() -> Figure:
     """Draw how often draws have the last step of an episode, as a multiple of even draws."""
-    shares = episode_ends("measures", metric="replay/end_share")
+    shares = intervals("episode-ends", CHOICES, "measures", metric="replay/end_share")
     with style():
         figure = Figure(figsize=(900 / 72, 300 / 72), layout="constrained")
         axes = figure.subplots()
@@ -139,26 +155,27 @@ def ends_drawn() -> Figure:
 
 
 def scores() -> Figure:
-    """Draw the scores over training of each choice, a panel for each task, a line for each loss."""
-    levels = episode_ends("levels", measure="area")
-    bounds = tomllib.loads((EPISODE_ENDS / "study.toml").read_text())["scores"]
+    """Draw the scores over training of each arm against its effective rows, a panel for each task."""
+    levels = intervals("positions-or-errors", ARMS, "levels", measure="area")
+    rows = intervals("positions-or-errors", ARMS, "measures", metric="replay/effective_batch_size")
+    study = tomllib.loads((DOCS / "results/positions-or-errors/study.toml").read_text())
     with style():
-        figure = Figure(figsize=(900 / 72, 300 / 72), layout="constrained")
-        panels = figure.subplots(1, len(TASKS), sharey=True)
+        figure = Figure(figsize=(900 / 72, 330 / 72), layout="constrained")
+        panels = figure.subplots(1, len(TASKS), sharex=True, sharey=True)
         for axes, (task, name) in zip(panels, TASKS.items(), strict=True):
-            low, high = bounds[task]["low"], bounds[task]["high"]
-            for k, choice in enumerate(CHOICES):
-                title, color = CHOICES[choice]
-                for j, loss in enumerate(("huber", "squared")):
-                    middle, lower, upper = ((value - low) / (high - low) for value in levels[task, loss, choice])
-                    height = j + 0.12 * (k - 2.5)
-                    label = title if j == 0 else None
-                    axes.plot([lower, upper], [height, height], color=color, lw=2)
-                    axes.plot([middle], [height], "o", color=color, label=label, ms=6)
+            low, high = study["scores"][task]["low"], study["scores"][task]["high"]
+            for arm, (title, color) in ARMS.items():
+                for loss, marker in MARKERS.items():
+                    middle, lower, upper = ((value - low) / (high - low) for value in levels[task, loss, arm])
+                    place = rows[task, loss, arm][0]
+                    axes.plot([place, place], [lower, upper], color=color, lw=1.5)
+                    axes.plot([place], [middle], marker, color=color, label=title if marker == "o" else None, ms=6)
             axes.set_title(name)
-            axes.set_yticks((0, 1), ("Huber's loss", "squared loss"))
-        panels[0].invert_yaxis()
-        figure.supxlabel("score over training: 0 a policy that does one thing, 1 about solved (95 % intervals)")
+            axes.set_xscale("log", base=2)
+            axes.set_xticks((16, 32, 64))
+            axes.xaxis.set_major_formatter("{x:g}")
+        panels[0].set_ylabel("score over training")
+        figure.supxlabel("effective rows of a batch of 64 (circles: Huber's loss; squares: squared; 95 % intervals)")
         legend_above(figure, panels[0])
         return figure
 
@@ -219,7 +236,7 @@ if __name__ == "__main__":  # the study's workers import this file
     PICTURES.mkdir(exist_ok=True)
     save(speed(), PICTURES / "speed.svg")
     save(ends_drawn(), PICTURES / "episode_ends.svg")
-    save(scores(), PICTURES / "episode_ends_scores.svg")
+    save(scores(), PICTURES / "positions_or_errors.svg")
     save(own_loops(), PICTURES / "own_loop.svg")
     report()
     visits()

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 RECORDS = sorted(RESULTS.rglob("study.toml"))
 """Studies of our own research, which do not ship."""
-MOST = 2_000_000
+MOST = 3_000_000
 """Bytes of one file."""
 MOST_TRACKED = 10_000_000
 """Bytes of all published rows, and of all other files below docs/."""
@@ -30,7 +30,7 @@ def too_large(folder):
     return [str(file) for file in sorted(folder.rglob("*")) if file.is_file() and file.stat().st_size > MOST]
 
 
-def test_no_file_of_the_results_is_larger_than_two_megabytes():
+def test_no_file_of_the_results_is_larger_than_three_megabytes():
     assert list(RESULTS.rglob("report.html"))
     assert too_large(RESULTS) == []
 
@@ -63,7 +63,7 @@ def test_records_of_research_are_run_by_path_and_do_not_ship(file):
 
 def test_the_page_lists_shipped_and_other_studies():
     table = re.findall(r"^\| \[`(\S+)`\]\(\S+\)( ★)? \|", (RESULTS / "index.md").read_text(), re.M)
-    assert len(table) == 22
+    assert len(table) == 23
     for name, ships in table:
         assert bool(ships) == (name in catalog.shipped())
         assert ships or (RESULTS / name / "study.toml") in RECORDS
