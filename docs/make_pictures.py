@@ -107,20 +107,20 @@ ARMS = {
 """Names of the draws of `positions-or-errors`, and their colors."""
 
 MARKERS = {"huber": "o", "squared": "s"}
-"""Of the points of each loss."""
+"""Markers of the two losses."""
 
 
 def intervals(
     study: str, arms: Iterable[str], table: str, **wanted: str
 ) -> dict[tuple[str, str, str], tuple[float, float, float]]:
-    """Return middles, lower and upper bounds of a table's rows, by environment, loss and arm."""
+    """Return interquartile means and interval ends of a table's rows, by environment, loss and arm."""
     bounds = {}
     with (DOCS / f"results/{study}/tables/{table}.csv").open() as file:
         for row in csv.DictReader(file):
             if wanted.items() <= row.items():
                 arm = max((arm for arm in arms if row["strategy"].startswith(arm)), key=len)
-                place = row["environment"], row["learner"].removesuffix("-car"), arm
-                bounds[place] = float(row["iqm"]), float(row["low"]), float(row["high"])
+                cell = row["environment"], row["learner"].removesuffix("-car"), arm
+                bounds[cell] = float(row["iqm"]), float(row["low"]), float(row["high"])
     return bounds
 
 
@@ -167,9 +167,10 @@ def scores() -> Figure:
             for arm, (title, color) in ARMS.items():
                 for loss, marker in MARKERS.items():
                     middle, lower, upper = ((value - low) / (high - low) for value in levels[task, loss, arm])
-                    place = rows[task, loss, arm][0]
-                    axes.plot([place, place], [lower, upper], color=color, lw=1.5)
-                    axes.plot([place], [middle], marker, color=color, label=title if marker == "o" else None, ms=6)
+                    effective_rows, _, _ = rows[task, loss, arm]
+                    label = title if loss == "huber" else None
+                    axes.plot([effective_rows] * 2, [lower, upper], color=color, lw=1.5)
+                    axes.plot([effective_rows], [middle], marker, color=color, label=label, ms=6)
             axes.set_title(name)
             axes.set_xscale("log", base=2)
             axes.set_xticks((16, 32, 64))
